@@ -41,11 +41,11 @@
 // becomes one [log/slog] warning, and [Session.Err] and [Session.Stop] return it. Sampling
 // measures its own cost and takes fewer samples when that cost reaches the budget, and few
 // while nothing runs. After
-// Stop nothing of the session is left running. [Session.Stats] reports how sampling goes.
+// Stop nothing of the session is left running, except goroutines that had no turn to end because others need all cores. [Session.Stats] reports how sampling goes.
 //
 // A program that is killed, or that a signal ends, loses only the samples that the sampler has not
 // written yet. On a machine that is not busy these are the samples of at most the last 100 ms, on a
-// busy one of longer. While nothing runs, waits of up to the last second are lost. Written samples that
+// busy one of longer. Of a wait that lasts, up to its second half is lost, a second or two at most. Written samples that
 // are not in the file yet are in a journal beside it, file.tach.journal, which Stop deletes.
 // The command reads an unfinished file together with its journal, also while the program
 // runs, and "gotach recover" finishes the file. A crash of the whole machine loses the
@@ -87,7 +87,7 @@
 //	PROFILE_OUT          the file; %p pid, %h host, %e program, %t start time, %% a percent sign; default %e-%p.tach
 //	PROFILE_RATE         ticks a second, 1 to 10000; default 1000
 //	PROFILE_SOURCE       auto, native, portable, or off: no profile, and nothing is logged; default auto
-//	PROFILE_BUDGET       the most that sampling may cost, in percent of the machine's CPU; default 1
+//	PROFILE_BUDGET       the most that sampling may cost, in percent of the CPU that the process may use; default 1
 //	PROFILE_COMPRESSION  zstd or none; default zstd
 //	PROFILE_SYNC         how often to sync the file to the disk, such as 1s, or none; default none
 //	PROFILE_ROTATE       when to begin a new file, such as 60s, 100MB or 60s,100MB, or none; default none

@@ -106,14 +106,9 @@ func TestEnvironment(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			log := &testenv.Log{}
-			got, err := newConfig(append(tc.opts, Logger(log.Logger())), env(tc.env...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := testenv.Must(newConfig(append(tc.opts, Logger(log.Logger())), env(tc.env...)))
 			got.Log = nil
-			if d := cmp.Diff(tc.want, got, cmp.Exported()); d != "" {
-				t.Errorf("config (-want +got):\n%s", d)
-			}
+			testenv.NoDiff(t, "config", cmp.Diff(tc.want, got, cmp.Exported()))
 			lines := log.Lines()
 			switch {
 			case tc.warning == "" && len(lines) > 0:
@@ -166,9 +161,7 @@ func FuzzEnvironment(f *testing.F) {
 		if size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports) + len(rotate) + len(keep) + len(sync) + len(system); n > uint64(1<<20+1000*size) {
 			t.Errorf("%d bytes allocated for values of %d", n, size)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		for _, o := range []Option{Output(c.Output), Rate(c.Rate), Budget(c.Budget), Source(SourceKind(c.Source)), Compression(Codec(c.Compression)), KeepFiles(c.KeepFiles), KeepBytes(c.KeepBytes), MaxPause(c.MaxPause)} {
 			if err := o(&config{}); err != nil {
 				t.Error(err)

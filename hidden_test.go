@@ -83,10 +83,7 @@ func startAndStopAreHidden(t *testing.T, how, leaf string) {
 	defer func() { session.WrapSink = nil }()
 	session.WrapSink = func(s sampler.Sink) sampler.Sink { sink.Sink = s; return sink }
 	path := filepath.Join(t.TempDir(), "x.tach")
-	s, err := callsOpen(Output(path), Budget(100), MaxPause(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(callsOpen(Output(path), Budget(100), MaxPause(time.Minute)))
 	for enough := s.Stats().Samples + 100; !sink.waiting.Load(); {
 		if _, err := callsOpen(Output(path)); err == nil {
 			t.Fatal("a second session began")
@@ -104,21 +101,14 @@ func startAndStopAreHidden(t *testing.T, how, leaf string) {
 			go s.Stop()
 		}
 	}
-	if err := stop(s); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, stop(s))
 
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(reader.Open(path))
 	defer r.Close()
 	leaves := map[string]int{} // how many samples have which innermost function, without wait frames
 	frames := r.Frames()
 	for sample, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		inner := ""
 		for _, id := range sample.Stack {
 			f := frames[id]

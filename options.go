@@ -45,11 +45,12 @@ func Rate(hz int) Option {
 	}
 }
 
-// Budget limits the cost of sampling, in percent of the machine's CPU. The default is 1.
+// Budget limits the cost of sampling, in percent of the CPU that the process may use: of GOMAXPROCS cores, or of the quota of
+// its cgroup or its affinity, if these are less. The default is 1.
 // Both sources take fewer ticks than [Rate] asks for if these would cost more. At each tick the
 // native source samples all running goroutines and some of the waiting ones, in turns; a third
 // of the budget is for the waiting ones, and less if it is too small for 100 ticks a second. With 1 percent
-// or more it takes at least 50 ticks a second while something runs, even if they cost more.
+// or more it takes at least 10 ticks a second while something runs, even if they cost more.
 func Budget(percent float64) Option {
 	return func(c *config) error {
 		if !(percent > 0 && percent <= 100) {

@@ -27,9 +27,7 @@ func (nowhere) Forget(uint64, uint32) error                { return nil }
 func TestRefused(t *testing.T) {
 	t.Setenv("PROFILE_SOURCE", "native")
 	other, err := sampler.Start(sampler.Config{Source: sampler.Native}, nowhere{}) // prevents a second one
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	defer func() {
 		if err := other.Stop(); err != nil {
 			t.Error(err)
@@ -57,9 +55,7 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "x.tach")
-			if err := c.before(dir); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, c.before(dir))
 			s, err := Open(append(c.opts, Output(path))...)
 			if err == nil {
 				s.Stop()
@@ -84,9 +80,7 @@ func TestRefused(t *testing.T) {
 func TestNoProfileThere(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "precious"), filepath.Join(dir, "app.tach")
-	if err := errors.Join(os.WriteFile(path, []byte("the only copy"), 0o600), os.Symlink("precious", link)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(os.WriteFile(path, []byte("the only copy"), 0o600), os.Symlink("precious", link)))
 	log := &testenv.Log{}
 	s := Start(Output(link), Logger(log.Logger()))
 	if err := s.Err(); !errors.Is(err, writer.ErrNotProfile) || s.Stop() != err {

@@ -61,8 +61,7 @@ func TestOff(t *testing.T) {
 	}
 	t.Setenv("PROFILE_SOURCE", "portable")
 	t.Setenv("PROFILE_RATE", "")
-	s, err := Open(Source(Off), Output("x.tach"))
-	testenv.OK(t, err)
+	s := testenv.Must(Open(Source(Off), Output("x.tach")))
 	testenv.OK(t, s.Stop())
 	if count(t, "x.tach") == 0 {
 		t.Error("PROFILE_SOURCE does not override Source(Off)")
@@ -72,17 +71,12 @@ func TestOff(t *testing.T) {
 func TestSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	log := &testenv.Log{}
-	s, err := Open(Output(path), Service("shop", "1.2"), Logger(log.Logger()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(Open(Output(path), Service("shop", "1.2"), Logger(log.Logger())))
 	if s.Path() != path {
 		t.Errorf("Path is %q", s.Path())
 	}
 	awaitSamples(s, 1)
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, s.Stop())
 	if n := count(t, path); n == 0 {
 		t.Error("no samples")
 	}
@@ -114,10 +108,7 @@ func TestSession(t *testing.T) {
 // metadata returns what a finished file says about its session.
 func metadata(t *testing.T, path string) *tachyon.Metadata {
 	t.Helper()
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(reader.Open(path))
 	defer r.Close()
 	m, err := r.Metadata()
 	if err != nil || m.Session == nil || r.Unfinished() {
@@ -145,10 +136,7 @@ func TestBubble(t *testing.T) {
 func TestMaxPause(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	log := &testenv.Log{}
-	s, err := Open(Output(path), Logger(log.Logger()), MaxPause(time.Nanosecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(Open(Output(path), Logger(log.Logger()), MaxPause(time.Nanosecond)))
 	testenv.Await(func() bool { return s.Stats().TicksRefused >= 3 })
 	if err := s.Stop(); err != nil {
 		t.Error(err)
@@ -209,9 +197,7 @@ func TestStop(t *testing.T) {
 func TestBadPath(t *testing.T) {
 	dir := t.TempDir()
 	file, locked := filepath.Join(dir, "file"), filepath.Join(dir, "locked")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(locked, 0o500)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(locked, 0o500)))
 	if os.Geteuid() == 0 { // root can write into any directory except /proc
 		locked = "/proc/self"
 	}
@@ -232,7 +218,5 @@ func TestBadPath(t *testing.T) {
 			t.Errorf("%s: logged %q, want one warning", name, l)
 		}
 	}
-	if err := Start(Output(filepath.Join(dir, "x.tach"))).Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, Start(Output(filepath.Join(dir, "x.tach"))).Stop())
 }

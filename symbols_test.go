@@ -10,16 +10,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestNoForeignSymbols reads what programs link: no file may reach a symbol of another package by linkname or
 // in assembly. The linker of Go 1.27 rejects both for the runtime.
 func TestNoForeignSymbols(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-json=Dir,Module,GoFiles,SFiles", ".", "./auto", "./export", "./leaks", "./httpprof/...", "./proftest")
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.Must(list.Output())
 	assembly := 0
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p struct {
@@ -37,10 +36,7 @@ func TestNoForeignSymbols(t *testing.T) {
 		}
 		for _, name := range append(p.GoFiles, p.SFiles...) {
 			file := filepath.Join(p.Dir, name)
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testenv.Must(os.ReadFile(file))
 			for _, bad := range foreignSymbols(string(text), strings.HasSuffix(name, ".s")) {
 				t.Errorf("%s: %s", file, bad)
 			}

@@ -114,18 +114,14 @@ func run(t *testing.T, name, out string, sig syscall.Signal) (output string, sta
 	signal.Notify(handled, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
 	err := errors.Join(err1, err2, cmd.Start())
 	signal.Stop(handled)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		if lines.Text() != "ready" {
 			output += lines.Text() + "\n"
 			continue
 		}
 		if sig != 0 {
-			if err := cmd.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, cmd.Process.Signal(sig))
 		}
 		stdin.Close()
 	}
@@ -137,18 +133,13 @@ func run(t *testing.T, name, out string, sig syscall.Signal) (output string, sta
 // the caller expects. It returns how many samples there are.
 func readable(t *testing.T, path string, finished bool) (samples int) {
 	t.Helper()
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(reader.Open(path))
 	defer r.Close()
 	if r.Unfinished() == finished {
 		t.Errorf("finished = %v, want %v", !r.Unfinished(), finished)
 	}
 	for _, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		samples++
 	}
 	if samples < enough {

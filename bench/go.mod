@@ -16,6 +16,8 @@ require (
 )
 
 require (
+	github.com/DataDog/gostackparse v0.7.0
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/maruel/panicparse/v2 v2.5.0
 )

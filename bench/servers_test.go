@@ -3,14 +3,21 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/requests"
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	judge "github.com/gotach/profiler/internal/testenv/measure" // measure is a function of this package
 )
@@ -25,12 +32,7 @@ func TestMeasureServers(t *testing.T) {
 		loads = []string{"bursts", "tcp", "mixed", "short", "nats", "etcd", "caddy", "victoria"}
 		conditions, tags, bound = []string{"alone", "beside 3", "half a core"}, "", 3
 	}
-	bin := filepath.Join(t.TempDir(), "servers")
-	build := exec.Command("go", "build", "-tags="+tags, "-o", bin, ".")
-	build.Dir, build.Env = "servers", append(os.Environ(), "GOWORK=off") // a module that is not in the workspace
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := buildServers(t, tags)
 	for _, condition := range conditions {
 		for _, load := range loads {
 			t.Run(load+", "+condition, func(t *testing.T) {
@@ -50,17 +52,100 @@ func TestMeasureServers(t *testing.T) {
 	}
 }
 
+// TestMeasureRequests compares what gotach requests says with what programs log of their own requests, at the default budget: how
+// far the number of each kind is off the interval, and how far a percentile without a limit is off the log beyond a
+// tenth or two ticks. At night that is all programs.
+func TestMeasureRequests(t *testing.T) {
+	loads, tags := []string{"groups"}, "small"
+	length := testenv.Times(6*time.Second, 20*time.Second)
+	if length == 20*time.Second {
+		loads, tags = append(loads, "connections", "appends", "grpc", "service", "caddy", "etcd", "victoria"), ""
+	}
+	bin := buildServers(t, tags)
+	for _, load := range loads {
+		t.Run(load, func(t *testing.T) {
+			judge.AtMost(t, load+": number of requests off its interval, and percentiles off the log", "%", 10, func() float64 {
+				folder := t.TempDir()
+				runServer(t, "alone", bin, "requests/"+load, fmt.Sprint(length.Seconds()), folder)
+				return requestsOff(t, folder, load == "etcd" || load == "caddy")
+			})
+		})
+	}
+}
+
+// buildServers builds bench/servers, which is a module that is not in the workspace.
+func buildServers(t *testing.T, tags string) (bin string) {
+	bin = filepath.Join(t.TempDir(), "servers")
+	build := exec.Command("go", "build", "-tags="+tags, "-o", bin, ".")
+	build.Dir, build.Env = "servers", append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+// requestsOff returns by how many percent the worst figure of a session is off what the program logged. Programs whose
+// clients keep the log know how long their requests took with the way there, so their percentiles are not compared.
+func requestsOff(t *testing.T, folder string, byClients bool) (worst float64) {
+	text, err := os.ReadFile(filepath.Join(folder, "requests.json"))
+	var log map[string][][2]int64 // when each ended, and how long it took, µs
+	if err == nil {
+		err = json.Unmarshal(text, &log)
+	}
+	testenv.OK(t, err)
+	file := testenv.Must(reader.Open(filepath.Join(folder, "gotach.tach")))
+	defer file.Close()
+	src := testenv.Must(stream.New([]stream.File{{Stream: file}}, stream.Options{Labels: true}))
+	r := testenv.Must(requests.Find(analyze.NewSamples("", src), requests.Options{}))
+	session := src.Metadata().Session
+	begin := int64(math.MaxInt64) // until the first tick nothing is known
+	for g, err := range reader.Goroutines(file) {
+		testenv.OK(t, err)
+		begin = min(begin, int64(g.First))
+	}
+	for kind, all := range log {
+		var took []int64 // of those that ended in the session
+		for _, x := range all {
+			if at := time.UnixMicro(x[0]).Sub(session.Start); at.Microseconds() > begin && at < session.Duration {
+				took = append(took, x[1])
+			}
+		}
+		slices.Sort(took)
+		i := slices.IndexFunc(r.Rows, func(x requests.Row) bool { return x.All && !x.Aside && strings.EqualFold(x.Kind, kind) })
+		if i < 0 {
+			t.Fatalf("no row of %s", kind)
+		}
+		row, n := &r.Rows[i], len(took)
+		t.Logf("%s: %d requests by the log, %+v", kind, n, row)
+		off := max(0, row.Low-n)
+		if row.High > 0 {
+			off = max(off, n-row.High)
+		}
+		worst = max(worst, 100*float64(off)/float64(n))
+		if byClients {
+			continue
+		}
+		for q, p := range map[float64][2]time.Duration{0.5: {row.P50, row.P50Below}, 0.9: {row.P90, row.P90Below}, 0.99: {row.P99, row.P99Below}} {
+			want := time.Duration(took[int(q*float64(n-1))]) * time.Microsecond
+			beyond := max(0, want-p[1]-2*r.Short) // a limit is one
+			if p[0] > 0 {
+				beyond = max(0, (p[0]-want).Abs()-2*r.Short)
+			}
+			worst = max(worst, 100*float64(beyond)/float64(want))
+		}
+	}
+	return worst
+}
+
 // runServer runs a command under a condition, and returns what it prints.
 func runServer(t *testing.T, condition string, command ...string) string {
 	cmd := exec.Command(command[0], command[1:]...)
 	run := func() ([]byte, error) { return cmd.CombinedOutput() }
 	switch condition {
-	case "beside 3":
-		for range 3 {
+	case "beside 1", "beside 3":
+		for range map[string]int{"beside 1": 1, "beside 3": 3}[condition] {
 			spin := exec.Command("sh", "-c", "while :; do :; done")
-			if err := spin.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, spin.Start())
 			defer func() { spin.Process.Kill(); spin.Wait() }()
 		}
 	case "half a core":

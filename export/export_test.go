@@ -44,9 +44,7 @@ func TestExportOverProfile(t *testing.T) {
 	t.Setenv("PROFILE_SOURCE", "portable")
 	dir := t.TempDir()
 	sub, link := dir+"/link/../x.tach", filepath.Join(dir, "other.tach")
-	if err := errors.Join(os.Symlink(dir, filepath.Join(dir, "here")), os.Symlink("x.tach", link), os.Mkdir(filepath.Join(dir, "link"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(os.Symlink(dir, filepath.Join(dir, "here")), os.Symlink("x.tach", link), os.Mkdir(filepath.Join(dir, "link"), 0o700)))
 	for _, rotate := range []string{"", "1h"} {
 		for _, path := range []string{
 			filepath.Join(dir, "x.tach"), sub, link, filepath.Join(dir, "here", "x.tach"), filepath.Join(dir, "x.tach.journal"),

@@ -41,6 +41,10 @@ const defaultSeconds = 30
 //
 //	seconds  the duration, a whole number; default 30
 //	last     instead of seconds: the past duration, such as 30s, of the session that runs
+//	at       with format=stacks: a past moment of the session that runs, such as -5s, whose stacks of all goroutines are sent as
+//	         text, as runtime.Stack prints them
+//	keep     instead of a profile: why the session that runs should keep its files of the minute before and after; see
+//	         profiler.Session.Keep
 //	format   a format that "gotach formats" lists as written, or "folded"; default pprof
 //
 // Requests share one session. If the program runs one, for example because of PROFILE_OUT, they are taken from
@@ -97,6 +101,10 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no profiles for pages of other servers; browsers must use the address of this server as its name, or one of httpprof.Hosts", http.StatusForbidden)
 		return
 	}
+	if reason := r.URL.Query().Get("keep"); reason != "" {
+		keep(w, reason)
+		return
+	}
 	q, err := parseQuery(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -115,10 +123,21 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// keep answers a request for keeping files.
+func keep(w http.ResponseWriter, reason string) {
+	if !session.Keep(reason) {
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, "nothing is kept: no session with a file is running, or it was asked to keep its files less than a minute ago", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "the files of the minute before and after are kept\n") // an error is the client's
+}
+
 // A query is a parsed request.
 type query struct {
 	seconds time.Duration
 	last    time.Duration // 0: seconds counts
+	at      time.Duration // before now: what is sent are the stacks of that moment; 0: a profile is sent
 	format  *formats.Format
 }
 
@@ -145,6 +164,13 @@ func parseQuery(r *http.Request) (q query, err error) {
 		return q, fmt.Errorf("bad seconds: a profile of %v exceeds the server's WriteTimeout of %v", q.seconds, srv.WriteTimeout)
 	}
 	name := values.Get("format")
+	if s := values.Get("at"); s != "" || name == "stacks" {
+		if q.at, err = time.ParseDuration(s); err != nil || q.at >= 0 || q.at == math.MinInt64 || name != "stacks" || q.last > 0 {
+			return q, fmt.Errorf("bad at: %q is not a time before now such as -5s, or format is not stacks, or there is last too", s)
+		}
+		q.at, q.last = -q.at, -q.at
+		return q, nil
+	}
 	if name == "" {
 		name = "pprof"
 	}
@@ -186,9 +212,12 @@ func (q query) profileTo(ctx context.Context, w http.ResponseWriter, opts []prof
 	if err != nil {
 		return err
 	}
+	kind, file := "text/plain; charset=utf-8", "inline"
+	if q.at == 0 {
+		kind, file = "application/octet-stream", fmt.Sprintf(`attachment; filename="profile%s"`, q.format.Extensions[0])
+	}
 	for name, value := range map[string]string{
-		"Content-Type": "application/octet-stream", "Content-Length": strconv.FormatInt(fi.Size(), 10), "X-Content-Type-Options": "nosniff",
-		"Content-Disposition":          fmt.Sprintf(`attachment; filename="profile%s"`, q.format.Extensions[0]),
+		"Content-Type": kind, "Content-Length": strconv.FormatInt(fi.Size(), 10), "X-Content-Type-Options": "nosniff", "Content-Disposition": file,
 		"Cross-Origin-Resource-Policy": "same-origin",
 	} {
 		w.Header().Set(name, value)
@@ -218,6 +247,7 @@ func (q query) coming(ctx context.Context, dir, result string, opts []profiler.O
 
 // past writes a profile of the past time to result, from the files of the session that runs.
 func (q query) past(ctx context.Context, dir, result string) error {
+	begin := time.Now()
 	if !lasts.enter(mostLasts) {
 		return fmt.Errorf("last=%v: %w", q.last, errBusy)
 	}
@@ -233,8 +263,11 @@ func (q query) past(ctx context.Context, dir, result string) error {
 			return fmt.Errorf("last=%v is %w: the session has run for %v", q.last, formats.ErrNoPast, ran.Round(time.Millisecond))
 		}
 		path := filepath.Join(dir, "past.tach")
-		if err := formats.Excerpt(ctx, path, files, start.Add(ran-q.last)); err != nil {
+		if err := formats.Excerpt(ctx, path, files, start.Add(max(0, ran-q.last-q.before()))); err != nil {
 			return fmt.Errorf("last=%v: %w", q.last, err)
+		}
+		if q.at > 0 {
+			return stacks(ctx, path, result, start.Add(begin.Sub(start)-q.at))
 		}
 		return q.convert(ctx, path, result)
 	})

@@ -25,15 +25,9 @@ func get(t *testing.T, h http.Handler, url string) (int, []byte, http.Header) {
 	srv.Config.WriteTimeout = time.Hour
 	srv.Start()
 	defer srv.Close()
-	res, err := http.Get(srv.URL + url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := testenv.Must(http.Get(srv.URL + url))
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := testenv.Must(io.ReadAll(res.Body))
 	http.DefaultClient.CloseIdleConnections()
 	return res.StatusCode, body, res.Header
 }
@@ -75,9 +69,7 @@ func TestHandler(t *testing.T) {
 	load(t)
 	dir := t.TempDir()
 	temp := filepath.Join(t.TempDir(), "%p") // must not be expanded
-	if err := os.Mkdir(temp, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Mkdir(temp, 0o700))
 	t.Setenv("TMPDIR", temp)
 	t.Setenv("PROFILE_OUT", filepath.Join(dir, "env.tach"))
 	t.Setenv("PROFILE_ROTATE", "1s")
@@ -90,15 +82,10 @@ func TestHandler(t *testing.T) {
 	if made, _ := filepath.Glob(filepath.Join(dir, "*")); len(made) != 0 {
 		t.Errorf("made %v", made)
 	}
-	r, err := reader.New(bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(reader.New(bytes.NewReader(body)))
 	serving, frames := false, r.Frames()
 	for s, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		inner := ""
 		for _, id := range s.Stack {
 			f := frames[id]

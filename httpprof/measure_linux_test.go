@@ -88,8 +88,7 @@ func p99(t *testing.T, url string, d time.Duration, f func()) time.Duration {
 	var took []time.Duration
 	for !over.Load() {
 		begin := time.Now()
-		r, err := http.Get(url + "/hello")
-		testenv.OK(t, err)
+		r := testenv.Must(http.Get(url + "/hello"))
 		_, _ = io.Copy(io.Discard, r.Body)
 		r.Body.Close()
 		took = append(took, time.Since(begin))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"runtime/pprof"
 	"strings"
@@ -53,10 +54,7 @@ func open(t *testing.T, opts ...profiler.Option) (s *profiler.Session, path stri
 	t.Helper()
 	pprof.Do(t.Context(), pprof.Labels("kind", "early"), func(context.Context) { load(t) })
 	path = filepath.Join(t.TempDir(), "x.tach")
-	s, err := profiler.Open(append(opts, profiler.Output(path), profiler.Budget(50), profiler.MaxPause(time.Minute))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = testenv.Must(profiler.Open(append(opts, profiler.Output(path), profiler.Budget(50), profiler.MaxPause(time.Minute))...))
 	t.Cleanup(func() { _ = s.Stop() })
 	await(s.Path())
 	return s, path
@@ -83,7 +81,7 @@ func await(path string) {
 // While a session runs, a profile of the next seconds is taken from it. It has labels and creators
 // of goroutines that began long before it, and only its own time. The session goes on as before.
 func TestRunningSession(t *testing.T) {
-	for _, kind := range []profiler.SourceKind{profiler.Auto, profiler.Portable} {
+	for _, kind := range []profiler.SourceKind{profiler.Auto, profiler.Portable}[:testenv.Brief(1, 2)] {
 		t.Run(string(kind), func(t *testing.T) {
 			s, path := open(t, profiler.Source(kind))
 			labels, begin := s.Stats().Source == "native", time.Now()
@@ -92,21 +90,13 @@ func TestRunningSession(t *testing.T) {
 			if code != http.StatusOK {
 				t.Fatalf("status %d: %s", code, body)
 			}
-			r, err := reader.New(bytes.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testenv.Must(reader.New(bytes.NewReader(body)))
 			d := checkLoad(t, r, labels, true).Session
 			if d.Duration > took || d.Start.Before(begin.Add(-time.Millisecond)) || d.TicksReached == 0 || d.TicksReached >= s.Stats().TicksReached {
 				t.Errorf("after %v the session is %+v", took, d)
 			}
-			if err := s.Stop(); err != nil {
-				t.Fatal(err)
-			}
-			whole, err := reader.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, s.Stop())
+			whole := testenv.Must(reader.Open(path))
 			if d := checkLoad(t, whole, labels, false).Session; d.Duration < took {
 				t.Errorf("the session's own file has %v", d.Duration)
 			}
@@ -133,18 +123,12 @@ func TestPast(t *testing.T) {
 			if code != http.StatusOK {
 				t.Fatalf("status %d: %s", code, body)
 			}
-			r, err := reader.New(bytes.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testenv.Must(reader.New(bytes.NewReader(body)))
 			if d := checkLoad(t, r, s.Stats().Source == "native", false).Session; d.Start.Before(since) || d.Error != "" {
 				t.Errorf("of the last %v the session is %+v", last, d)
 			}
 			_, body, header := get(t, Handler(), fmt.Sprintf("/?last=%v", last)) // for pprof
-			p, err := profile.ParseData(body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testenv.Must(profile.ParseData(body))
 			if i, err := p.SampleIndexByName(""); err != nil || p.SampleType[i].Unit != "nanoseconds" || p.DurationNanos <= 0 || len(p.Sample) < 2 || !strings.HasSuffix(header.Get("Content-Disposition"), `profile.pb.gz"`) {
 				t.Errorf("%v, pprof shows %+v of %v, %v", header, p.SampleType, p.DurationNanos, err)
 			}
@@ -163,9 +147,7 @@ func checkLoad(t *testing.T, r *reader.Reader, labels, part bool) *tachyon.Metad
 	}
 	times, ids := map[string]time.Duration{}, map[uint64]bool{}
 	for s, err := range reader.Weighted(r) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if s.Interpreter == tachyon.Process {
 			continue // CPU time of before the goroutine was known
 		}
@@ -193,4 +175,28 @@ func checkLoad(t *testing.T, r *reader.Reader, labels, part bool) *tachyon.Metad
 		t.Errorf("nothing is known of the goroutines %v", ids)
 	}
 	return m
+}
+
+// TestKeep: keep asks the session that runs to keep its files, once a minute; the file says why.
+func TestKeep(t *testing.T) {
+	ask := func() int {
+		w := httptest.NewRecorder()
+		Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?keep=slow+again", nil))
+		return w.Code
+	}
+	if code := ask(); code != http.StatusServiceUnavailable {
+		t.Errorf("without a session the status is %d", code)
+	}
+	path := filepath.Join(t.TempDir(), "own.tach")
+	s := testenv.Must(profiler.Open(profiler.Output(path)))
+	defer s.Stop()
+	if first, second := ask(), ask(); first != http.StatusOK || second != http.StatusServiceUnavailable {
+		t.Errorf("the statuses are %d and then %d", first, second)
+	}
+	testenv.OK(t, s.Stop())
+	r := testenv.Must(reader.Open(path))
+	defer r.Close()
+	if got := testenv.Must(r.Metadata()).Session.Kept; got != "slow again" {
+		t.Errorf("the file says %q", got)
+	}
 }

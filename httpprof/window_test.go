@@ -154,8 +154,7 @@ func TestSeveralRecordings(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	var list []*window
 	for i := range mostRecordings + 3 {
-		v, err := join(t.Context(), nil)
-		testenv.OK(t, err)
+		v := testenv.Must(join(t.Context(), nil))
 		if want := min(i, mostRecordings-1); recordings[want] != v.recording {
 			t.Errorf("request %d joins another recording than %d", i, want)
 		}
@@ -175,10 +174,8 @@ func TestSeveralRecordings(t *testing.T) {
 // TestSettles: a window that others overlap is read when the session has written all of it.
 func TestSettles(t *testing.T) {
 	open(t)
-	a, err := join(t.Context(), nil)
-	testenv.OK(t, err)
-	b, err := join(t.Context(), nil)
-	testenv.OK(t, err)
+	a := testenv.Must(join(t.Context(), nil))
+	b := testenv.Must(join(t.Context(), nil))
 	asked, reached, settled := make(chan struct{}), make(chan struct{}), make(chan error)
 	a.Reach = func() <-chan struct{} { close(asked); return reached }
 	go func() { settled <- a.settle(t.Context()) }()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -33,9 +34,7 @@ func TestParseLeaks(t *testing.T) {
 	want := &tachyon.ProvenLeaks{Count: 5, Groups: []tachyon.ProvenLeak{
 		{Count: 3, Frames: leak}, {Count: 1, Frames: []tachyon.LeakFrame{{Func: "main.other", File: "/src/main.go", Line: 7}}},
 	}}
-	if d := cmp.Diff(want, parseLeaks(text)); d != "" {
-		t.Error(d)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, parseLeaks(text)))
 	for n := range text {
 		parseLeaks(text[:n]) // cut off
 	}

@@ -6,7 +6,8 @@
 //
 //	PROFILE_OUT=x.tach go test -run X .
 //
-// The other PROFILE_ variables of package profiler apply too.
+// The other PROFILE_ variables of package profiler apply too. Nobody waits for the answers of a test, so the default of
+// PROFILE_BUDGET is 10 here.
 package proftest
 
 import (
@@ -44,11 +45,14 @@ func Run(m interface{ Run() int }) (code int) {
 
 const variable = "PROFILE_OUT"
 
+// budget is the default of PROFILE_BUDGET.
+var budget = profiler.Budget(10)
+
 // start begins a session. If the file out is for the profile of another package of this go test, or if another
 // process is writing it, the session writes a file beside it.
 func start(out string) *profiler.Session {
 	if strings.Contains(out, "%") {
-		return profiler.Start()
+		return profiler.Start(budget)
 	}
 	defer os.Setenv(variable, out)
 	program, _ := os.Executable()
@@ -61,20 +65,20 @@ func start(out string) *profiler.Session {
 			continue
 		}
 		os.Setenv(variable, path)
-		s, err := profiler.Open()
+		s, err := profiler.Open(budget)
 		if err == nil {
 			warn(out, path)
 			return s
 		}
 		// Another process may have locked the file and not made it yet, so the error tells, not whether the file is there.
 		if _, there := os.Stat(path); there != nil && !errors.Is(err, writer.ErrBusy) {
-			return profiler.Start() // logs the error
+			return profiler.Start(budget) // logs the error
 		}
 	}
 	path := fmt.Sprintf("%s-%s-%d%s", base, name, os.Getpid(), ext)
 	os.Setenv(variable, path)
 	warn(out, path)
-	return profiler.Start()
+	return profiler.Start(budget)
 }
 
 func warn(out, path string) {

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // Of many packages that begin at once, one may write a file, before it has made it. It may also later, when the file is there.
@@ -20,9 +23,7 @@ func TestClaim(t *testing.T) {
 		t.Error("where go test did not make its directory, a file is refused")
 	}
 	next := filepath.Join(filepath.Dir(run), "go-build13")
-	if err := errors.Join(os.Mkdir(run, 0o700), os.Mkdir(next, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(os.Mkdir(run, 0o700), os.Mkdir(next, 0o700)))
 	var may, first atomic.Int64
 	var all sync.WaitGroup
 	for n := range 20 {
@@ -75,6 +76,21 @@ func TestOff(t *testing.T) {
 	}
 	if _, err := os.Stat(out); err == nil {
 		t.Error("there is a profile")
+	}
+}
+
+// A test run has a budget of 10 %, unless PROFILE_BUDGET says something else.
+func TestBudget(t *testing.T) {
+	for set, want := range map[string]float64{"": 10, "3": 3} {
+		out := filepath.Join(t.TempDir(), "x.tach")
+		t.Setenv("PROFILE_OUT", out)
+		t.Setenv("PROFILE_BUDGET", set)
+		Run(seven{})
+		r := testenv.Must(reader.Open(out))
+		if m, err := r.Metadata(); err != nil || m.Session.Budget != want {
+			t.Errorf("PROFILE_BUDGET=%q: %+v, %v", set, m.Session, err)
+		}
+		testenv.OK(t, r.Close())
 	}
 }
 

@@ -17,8 +17,7 @@ func TestSamples(t *testing.T) {
 		for _, name := range names {
 			paths = append(paths, files+name)
 		}
-		p, err := Open(paths...)
-		testenv.OK(t, err)
+		p := testenv.Must(Open(paths...))
 		end := map[uint64]time.Time{}
 		var samples, same, labelled, cpu int
 		for s, err := range p.Samples() {

@@ -52,6 +52,7 @@ func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error)
 	err = src.Start(source.Config{
 		Rate:       s.cfg.Rate,
 		Budget:     s.cfg.Budget,
+		Cores:      s.limits.cores,
 		System:     s.cfg.System,
 		WaitFrames: !s.cfg.NoWaitFrames,
 		Start:      s.start,

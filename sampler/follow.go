@@ -86,7 +86,7 @@ func (l *reaches) answer() {
 	l.taken = nil
 }
 
-// batchLimit bounds the wait until the source passes on samples. The sources do so every 20 ms. But
+// batchLimit bounds the wait until the source passes on samples. The sources do so every 40 ms. But
 // the portable one leaves out ticks that would stop the program for too long.
 const batchLimit = 10 * time.Second
 
@@ -192,7 +192,7 @@ func (f *follower) start() {
 	of := f.of
 	r := newRecorder(f.sink, time.Time{}, 1)
 	r.base, r.interval, r.system, r.grace = of.base, of.interval, of.system, of.grace
-	r.part, r.now = f.begin, f.begin
+	r.part, r.now, r.stops.until = f.begin, f.begin, f.begin
 	r.failed = f.failed
 	r.told = of.stats().Counts
 	r.told.Samples, r.told.Unwritten = 0, 0
@@ -228,6 +228,7 @@ func (l *followers) batched() {
 	l.seen = slices.DeleteFunc(l.seen, func(f *follower) bool {
 		f.own.flush()
 		f.own.tell(len(f.taken) > 0)
+		f.own.tellStops(len(f.taken) > 0)
 		f.answer()
 		if !f.last {
 			return false

@@ -25,10 +25,7 @@ func TestFollow(t *testing.T) {
 	})
 	out.Labels(5, ms(3), request("a"))
 	out.Batch(func() { at(5, 3, 0) })
-	f, err := s.Follow(&second, ms(10))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(s.Follow(&second, ms(10)))
 	early := f.Reach() // a batch that runs already may lack the samples of now
 	out.Batch(func() {
 		at(6, 9, 0)
@@ -41,9 +38,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("after a batch Reach is %v, the next one %v", isClosed(early), isClosed(late))
 	}
 	other, err := s.Follow(&fourth, ms(21)) // beside the second one
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	out.Labels(5, ms(25), request("b"))
 	out.Batch(func() {
 		at(5, 25, 0)
@@ -83,9 +78,7 @@ func TestFollow(t *testing.T) {
 	// Errors of a second sink end the following only. The session can end meanwhile.
 	third.room = 1
 	f, err = s.Follow(&third, ms(30))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	out.Batch(func() { at(5, 50, 0); at(6, 51, 0) })
 	if !isClosed(f.Failed()) || isClosed(f.Stopped()) || isClosed(other.Failed()) {
 		t.Error("the error of the sink is not told, or it is told of another one")
@@ -139,10 +132,7 @@ func TestReach(t *testing.T) {
 	s.src.(*scripted).looked = look
 	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
 	var m memory
-	f, err := s.Follow(&m, ms(10))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(s.Follow(&m, ms(10)))
 	reach := f.Reach()
 	out.Batch(func() {})
 	if isClosed(reach) {
@@ -181,13 +171,23 @@ func TestFollowNothing(t *testing.T) {
 	s, out := session(t, Config{}, &memory{})
 	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
 	var m memory
-	f, err := s.Follow(&m, ms(10))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(s.Follow(&m, ms(10)))
 	stop(t, s)
 	if part, err := f.End(); err != nil || part.Start != ms(10) || part.End != ms(10) || len(part.Goroutines)+len(m.samples) > 0 {
 		t.Errorf("%+v, %v", part, err)
+	}
+}
+
+// What the session's own sink does not take is not lost for a second one.
+func TestFollowUnwilling(t *testing.T) {
+	s, out := session(t, Config{}, &unwilling{shut: true})
+	var m memory
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
+	f := testenv.Must(s.Follow(&m, ms(1)))
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(2)}) })
+	stop(t, s)
+	if part, err := f.End(); err != nil || part.Stats.Samples != 1 || part.Stats.Dropped != 0 || part.Stats.Unwritten != 0 {
+		t.Errorf("%+v, %v", part.Stats, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ type goroutine struct {
 	weight      uint64              // of the part's first sample, µs; 0: one interval
 	set         map[string]string   // its present labels
 	labels      []tachyon.LabelSpan // that the sink does not have yet
+	stopsAt     uint32              // index in recorder.stops.list, if that entry is its
 	telling
 }
 
@@ -161,7 +163,9 @@ func once(createdBy string) bool {
 
 // forget drops a goroutine that has ended for good. The sink gets what it does not have of it.
 func (r *recorder) forget(k *goroutine) {
-	r.flush() // its samples come first
+	if slices.ContainsFunc(r.batch, func(s tachyon.Sample) bool { return s.Thread == k.ID }) {
+		r.flush() // its samples come first
+	}
 	if k.untold() {
 		r.write1(k)
 	}

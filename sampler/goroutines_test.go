@@ -28,10 +28,7 @@ func TestCrowd(t *testing.T) {
 	n := testenv.Times(50_000, 10_000_000)
 	const alive, warmUp = 100, 20_000
 	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := writer.Create(path, writer.Options{Start: us(0), Interval: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testenv.Must(writer.Create(path, writer.Options{Start: us(0), Interval: 1000}))
 	rec := newRecorder(oneFile{Writer: w}, sessionStart, 1000)
 	rec.grace = 50 * time.Microsecond // short, because the simulated session is short
 	stack := []uint32{rec.Frame(tachyon.Frame{Func: "serve"}), rec.Frame(tachyon.Frame{Func: "read"})}
@@ -64,19 +61,10 @@ func TestCrowd(t *testing.T) {
 	if len(rec.known) > 2*alive || len(rec.leaving) > 2*alive || len(rec.queue) > 2*alive {
 		t.Errorf("%d goroutines are known, %d are leaving, %d have news", len(rec.known), len(rec.leaving), len(rec.queue))
 	}
-	if err := rec.err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.WriteRecords(&tachyon.Records{Goroutines: rec.rest()}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, rec.err())
+	testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: rec.rest()}))
+	testenv.OK(t, w.Close())
+	r := testenv.Must(reader.Open(path))
 	defer r.Close()
 	samples := 0
 	for s, err := range r.Samples() {
@@ -87,9 +75,7 @@ func TestCrowd(t *testing.T) {
 	}
 	next := 0
 	for g, err := range r.Goroutines() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if int(g.ID) != next || g.CreatedAt != "server.go:1" || g.First != g.ID || g.Last != g.ID+2 || len(g.Labels) != 1 || g.Labels[0].Labels["request"] != strconv.Itoa(next) {
 			t.Fatalf("goroutine %d is %+v", next, g)
 		}
@@ -109,10 +95,7 @@ func heapInUse() int64 {
 }
 
 func size(t *testing.T, path string) int64 {
-	fi, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fi := testenv.Must(os.Stat(path))
 	return fi.Size()
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 )
 
@@ -25,10 +26,7 @@ func TestMeasureAccounted(t *testing.T) {
 				go func() { <-end }()
 			}
 			var m memory
-			s, err := Start(Config{Source: Native}, &m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testenv.Must(Start(Config{Source: Native}, &m))
 			lived := churn(5000)
 			stop(t, s)
 			sampled, last := s.Stats().NotSeen, map[uint64]uint64{}

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gotach/profiler/tachyon"
@@ -12,7 +13,11 @@ func (r *recorder) seam() time.Duration { return r.now.Truncate(time.Microsecond
 // collect returns this part, which ends at end. now has the stats of the whole session.
 func (r *recorder) collect(end time.Duration, now Stats) Part {
 	now.Duration, now.Counts = end-r.part, now.Since(r.told)
-	return Part{Start: r.part, End: end, Stats: now, Goroutines: r.rest(), PCs: r.leafPCs()}
+	p := Part{Start: r.part, End: end, Stats: now, Goroutines: r.rest(), PCs: r.leafPCs()}
+	if s := r.takeStops(); s != nil {
+		p.Stops = &tachyon.Stops{Until: s.Until, List: slices.Clone(s.List)}
+	}
+	return p
 }
 
 // cut ends this part, returns it, and begins the next one. Of each goroutine's labels it keeps only

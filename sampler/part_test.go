@@ -148,9 +148,7 @@ func record(t *rapid.T, ticks []tick, every time.Duration) []ended {
 		})
 	}
 	m.end(0, rec.cut())
-	if err := rec.err(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, rec.err())
 	return m.ended
 }
 
@@ -167,24 +165,17 @@ func readAll(t *rapid.T, parts []ended, ticks []tick) (samples map[uint64][]stri
 	samples, sums = map[uint64][]string{}, map[string]time.Duration{}
 	for _, part := range parts {
 		var f testenv.File
-		w, err := writer.New(&f, writer.Options{Start: us(part.part.Start), Interval: 1000, Uncompressed: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := testenv.Must(writer.New(&f, writer.Options{Start: us(part.part.Start), Interval: 1000, Uncompressed: true}))
 		for n := range 8 {
 			w.Intern(tachyon.Frame{File: "a.go", Func: fmt.Sprint("f", n), Line: int32(n)})
 		}
 		if _, err := w.WriteBatch(part.samples); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.WriteRecords(&tachyon.Records{Goroutines: part.goroutines()}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: part.goroutines()}))
 		r := testenv.Finish(t, &f, w, reader.New)
 		for s, err := range r.Samples() {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			if delivered[fmt.Sprint(s.Thread, s.Time)] {
 				text := fmt.Sprint(s.Interpreter, s.Status, s.Time)
 				for _, id := range s.Stack {
@@ -193,10 +184,7 @@ func readAll(t *rapid.T, parts []ended, ticks []tick) (samples map[uint64][]stri
 				samples[s.Thread] = append(samples[s.Thread], text)
 			}
 		}
-		p, err := profile.FromTachyon(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testenv.Must(profile.FromTachyon(r))
 		for _, rec := range p.Records {
 			key := fmt.Sprint(rec.Goroutine, rec.State, rec.Labels)
 			for _, id := range rec.Stack {

@@ -38,8 +38,9 @@ type recorder struct {
 
 	queue      []*goroutine        // goroutines with news, the oldest first
 	records    []tachyon.Goroutine // that the sink does not have yet
-	progressed time.Duration       // when the sink got the progress after a pass
-	midway     time.Duration       // when this pass began, or when the sink got a progress within it; 0: it has no samples yet
+	stops      stopCounts
+	progressed time.Duration // when the sink got the progress after a pass
+	midway     time.Duration // when this pass began, or when the sink got a progress within it; 0: it has no samples yet
 
 	part  time.Duration  // start of this part of the session
 	stats func() Stats   // returns the stats of the whole session
@@ -111,6 +112,10 @@ func (r *recorder) Batch(f func()) {
 	f()
 	r.flush()
 	r.tell(len(r.reaches.taken) > 0)
+	r.tellStops(len(r.reaches.taken) > 0)
+	if len(r.reaches.taken) > 0 {
+		r.progress()
+	}
 	r.reaches.answer()
 	r.followers.batched()
 }
@@ -149,6 +154,9 @@ func (r *recorder) Sample(s *source.Sample) {
 	r.now = max(r.now, s.Time)
 	if k == nil && r.forgotten.has(s.Goroutine) || r.err() != nil {
 		return
+	}
+	if k != nil && s.Stops.N > 0 {
+		r.countStops(k, s.Stops)
 	}
 	if k != nil && k.seen && micros(s.Time) <= micros(k.last) {
 		return // files have times in µs, and no weight is left for this one

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -15,10 +16,7 @@ import (
 func TestSourcePlugsIn(t *testing.T) {
 	var m memory
 	f := &scripted{name: Native}
-	s, err := start(Config{Rate: 250, Budget: 2, System: true, MaxPause: time.Second, Start: sessionStart}, &m, f.candidate, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(start(Config{Rate: 250, Budget: 2, System: true, MaxPause: time.Second, Start: sessionStart}, &m, f.candidate, nil))
 	if c := f.cfg; c.Rate != 250 || c.Budget != 2 || !c.System || !c.WaitFrames || c.MaxPause != time.Second || !c.Start.Equal(sessionStart) {
 		t.Errorf("%+v", c)
 	}
@@ -86,12 +84,12 @@ func TestSourcePlugsIn(t *testing.T) {
 	})
 	st := s.Stats()
 	st.Duration = 0
-	equal(t, "stats", st, Stats{Source: "native", Rate: 250, Budget: 2, System: true, Objects: tachyon.OnlyChannels, Goroutines: 2, Counts: tachyon.Counts{
+	equal(t, "stats", st, Stats{Source: "native", Rate: 250, Budget: 2, System: true, Objects: tachyon.OnlyChannels, FarEndsUnknown: "why", Goroutines: 2, Counts: tachyon.Counts{
 		TicksAsked: 5, TicksReached: 4, Samples: 7, Dropped: 3, Torn: 2, Cost: time.Second, MaxGoroutines: 4,
 	}})
 	var described tachyon.Session
 	st.Describe(&described)
-	equal(t, "description", described, tachyon.Session{Source: "native", Rate: 250, RateReached: 200, Budget: 2, System: true, Objects: tachyon.OnlyChannels, Counts: st.Counts})
+	equal(t, "description", described, tachyon.Session{Source: "native", Rate: 250, RateReached: 200, Budget: 2, System: true, Objects: tachyon.OnlyChannels, FarEndsUnknown: "why", Counts: st.Counts})
 	Stats{}.Describe(&described)
 	equal(t, "description of nothing", described, tachyon.Session{RateReached: 200})
 }
@@ -215,7 +213,7 @@ func TestNews(t *testing.T) {
 	var lengths []time.Duration
 	for _, p := range m.progress {
 		lengths = append(lengths, p.Duration)
-		if p.TicksReached != 4 || p.Source != Native || p.RateReached != 800 || p.Objects != tachyon.OnlyChannels {
+		if p.TicksReached != 4 || p.Source != Native || p.RateReached != 800 || p.Objects != tachyon.OnlyChannels || p.FarEndsUnknown != "why" {
 			t.Errorf("progress %+v", p)
 		}
 	}

@@ -39,8 +39,8 @@ const (
 type Config struct {
 	// Rate is the number of ticks a second that are asked for, at most MaxRate; 0 is DefaultRate.
 	Rate int
-	// Budget is what sampling may cost, in percent of the CPU time of GOMAXPROCS cores,
-	// up to 100; 0 is DefaultBudget.
+	// Budget is what sampling may cost, in percent of the CPU time that the process may use, by GOMAXPROCS,
+	// affinity and the quota of its cgroup, up to 100; 0 is DefaultBudget.
 	Budget float64
 	// Source is Auto, Native or Portable; "" is Auto.
 	Source string
@@ -118,6 +118,9 @@ type Stats struct {
 	System bool // waits of the runtime's goroutines too
 	// Objects says for which waits the objects are known, as tachyon.Session.Objects does.
 	Objects string
+	Stops   bool // the source counts how often goroutines stop running
+	// FarEndsUnknown is that of tachyon.Session.
+	FarEndsUnknown string
 
 	Duration   time.Duration // of sampling, so far
 	Goroutines int           // alive at the last tick, without the profiler's own
@@ -129,7 +132,7 @@ type Stats struct {
 func (st Stats) Describe(s *tachyon.Session) {
 	s.Source, s.SourceReason = st.Source, st.Reason
 	s.Rate, s.Budget, s.System = st.Rate, st.Budget, st.System
-	s.Objects = st.Objects
+	s.Objects, s.FarEndsUnknown, s.Stops = st.Objects, st.FarEndsUnknown, st.Stops
 	s.Duration, s.Counts = st.Duration, st.Counts
 	if st.TicksAsked > 0 {
 		// Not divided by Duration, which includes the time before the first tick.
@@ -141,7 +144,7 @@ func (st Stats) Describe(s *tachyon.Session) {
 func (st Stats) progress() *tachyon.Progress {
 	var s tachyon.Session
 	st.Describe(&s)
-	return &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Objects: s.Objects, Counts: s.Counts}
+	return &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Objects: s.Objects, FarEndsUnknown: s.FarEndsUnknown, Stops: s.Stops, Counts: s.Counts}
 }
 
 // Sampler is a session, running or stopped.
@@ -259,9 +262,10 @@ type Part struct {
 	// The counts in Stats are those of the part. The tick at which the part ends may be counted
 	// in the next part.
 	Stats Stats
-	// What the sink has not got with WriteRecords, of goroutines that were sampled in the part. Times
+	// What the sink has not got with WriteRecords. Goroutines are those that were sampled in the part. Times
 	// are since Start, ids are ascending.
 	Goroutines []tachyon.Goroutine
+	Stops      *tachyon.Stops
 	PCs        *tachyon.LeafPCs // see Sampler.LeafPCs
 }
 
@@ -278,7 +282,8 @@ func (s *Sampler) Part() Part {
 }
 
 // Stop ends sampling. It returns when the sink has the last sample and no goroutine, thread or
-// timer of the sampler is left. It returns the error that ended sampling early, if there was one.
+// timer of the sampler is left. Where the program's goroutines need all cores, some of its goroutines may have had no turn to
+// end; it does not wait longer than 0.2 s for these. It returns the error that ended sampling early, if there was one.
 // It may be called several times and from any goroutine, but not from within the sink.
 func (s *Sampler) Stop() error {
 	s.quitted.Do(func() { close(s.quit) })
@@ -311,20 +316,23 @@ func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stat
 	default:
 		counts.ThrottledPeriods, counts.Throttled = s.limits.recent()
 	}
-	objects := ""
-	if k, ok := from.(interface{ Objects() string }); ok && !s.cfg.NoWaitFrames {
-		objects = k.Objects()
+	objects, farEnds := "", ""
+	if k, ok := from.(interface{ Objects() (string, string) }); ok && !s.cfg.NoWaitFrames {
+		objects, farEnds = k.Objects()
 	}
+	stops, ok := from.(interface{ CountsStops() bool })
 	return Stats{
-		Source:     from.Name(),
-		Reason:     s.reason,
-		Rate:       s.cfg.Rate,
-		Budget:     s.cfg.Budget,
-		System:     s.cfg.System,
-		Objects:    objects,
-		Duration:   d,
-		Goroutines: int(out.live.Load()),
-		Counts:     counts,
+		Source:         from.Name(),
+		Reason:         s.reason,
+		Rate:           s.cfg.Rate,
+		Budget:         s.cfg.Budget,
+		System:         s.cfg.System,
+		Objects:        objects,
+		FarEndsUnknown: farEnds,
+		Stops:          ok && stops.CountsStops(),
+		Duration:       d,
+		Goroutines:     int(out.live.Load()),
+		Counts:         counts,
 	}
 }
 

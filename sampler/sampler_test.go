@@ -29,10 +29,7 @@ func TestLive(t *testing.T) {
 			<-parked
 			var m memory
 			before := time.Now().Add(-time.Millisecond)
-			s, err := Start(Config{Source: name, Budget: 100, MaxPause: time.Minute}, &m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testenv.Must(Start(Config{Source: name, Budget: 100, MaxPause: time.Minute}, &m))
 			testenv.Await(func() bool { return s.Stats().TicksReached > 0 })
 			if s.Part().End != 0 || s.LeafPCs() != nil {
 				t.Error("results before Stop")
@@ -182,9 +179,7 @@ func TestFails(t *testing.T) {
 				}
 				heard <- err
 			}}, m, f.candidate, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			f.out.Batch(func() { c.fail(f.out) })
 			for i := range 2 * maxBatch {
 				f.out.Batch(func() { sample(f.out, source.Sample{Goroutine: 1, Time: time.Duration(i+1) * time.Second}) })
@@ -219,4 +214,41 @@ func TestFails(t *testing.T) {
 	if err := s.Stop(); err == nil {
 		t.Error("a source that fails without an error ends the session without one")
 	}
+}
+
+// TestStops gives samples with stops to a session of two parts and to a follower. Each has all that came in its time, once, about a
+// second at a time; also those of goroutines that have ended, and those with a sample that has no time left.
+func TestStops(t *testing.T) {
+	var m, second memory
+	rec := newRecorder(&m, sessionStart, 1000)
+	rec.stats = func() Stats { return Stats{} }
+	s := &Sampler{out: rec, stopped: make(chan struct{}), src: &scripted{}}
+	at := func(id uint64, t time.Duration, n uint32, more bool) {
+		sample(rec, source.Sample{Goroutine: id, Time: t, Stops: source.Stops{N: n, AtLeast: more}})
+	}
+	rec.Batch(func() { at(7, ms(1), 0, false); at(5, ms(2), 3, false) })
+	f := testenv.Must(s.Follow(&second, ms(600)))
+	rec.Batch(func() { at(7, ms(500), 4, false); at(5, ms(501), 1, true); at(5, ms(501), 2, false) })
+	rec.Batch(func() { at(9, ms(900), 0, false); at(9, ms(950), 6, false); rec.Gone(9) })
+	rec.Batch(func() { at(7, ms(1100), 8, false) })
+	rec.Batch(func() { at(7, ms(1200), 1, false) })
+	rec.Batch(func() { at(7, ms(1300), 0, false) })
+	first := rec.cut()
+	rec.Batch(func() { at(5, ms(1400), 7, false) })
+	stop := m.stops
+	rec.Batch(func() { at(7, ms(2700), 0, false) })
+	f.add(s.src.Look(), nil)
+	rec.Batch(func() {})
+	last := rec.cut()
+
+	list := func(x ...tachyon.GoroutineStops) []tachyon.GoroutineStops { return x }
+	equal(t, "the sink's", stop, []tachyon.Stops{{Until: 1_100_000, List: list(tachyon.GoroutineStops{ID: 5, N: 6, AtLeast: true},
+		tachyon.GoroutineStops{ID: 7, N: 12}, tachyon.GoroutineStops{ID: 9, N: 6})}})
+	equal(t, "the first part's", first.Stops, &tachyon.Stops{Until: 1_300_000, List: list(tachyon.GoroutineStops{ID: 7, N: 1})})
+	equal(t, "the sink's in the second part", m.stops[len(stop):], []tachyon.Stops{{Until: 1_400_000, List: list(tachyon.GoroutineStops{ID: 5, N: 7})}})
+	equal(t, "the second part's", last.Stops, (*tachyon.Stops)(nil))
+	equal(t, "the follower's", second.stops, []tachyon.Stops{{Until: 2_100_000, List: list(tachyon.GoroutineStops{ID: 5, N: 7},
+		tachyon.GoroutineStops{ID: 7, N: 9}, tachyon.GoroutineStops{ID: 9, N: 6})}})
+	equal(t, "what is left for the follower's end", f.part.Stops, (*tachyon.Stops)(nil))
+	testenv.OK(t, rec.err())
 }

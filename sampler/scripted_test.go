@@ -58,7 +58,7 @@ func (f *scripted) Look() <-chan struct{} {
 	return c
 }
 
-func (f *scripted) Objects() string { return tachyon.OnlyChannels }
+func (f *scripted) Objects() (known, farEndsUnknown string) { return tachyon.OnlyChannels, "why" }
 
 func (f *scripted) Stats() tachyon.Counts {
 	return tachyon.Counts{TicksAsked: 5, TicksReached: 4, Dropped: 3, Torn: 2, Cost: time.Second}
@@ -73,19 +73,14 @@ func session(t testing.TB, cfg Config, sink Sink) (*Sampler, source.Out) {
 	t.Helper()
 	f := &scripted{name: Native}
 	cfg.Start = sessionStart
-	s, err := start(cfg, sink, f.candidate, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(start(cfg, sink, f.candidate, nil))
 	t.Cleanup(func() { _ = s.Stop() })
 	return s, f.out
 }
 
 func stop(t testing.TB, s *Sampler) {
 	t.Helper()
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, s.Stop())
 }
 
 // sample passes on a goroutine and a sample of it.
@@ -97,11 +92,10 @@ func sample(out source.Out, s source.Sample) {
 func equal(t interface {
 	Helper()
 	Errorf(string, ...any)
+	Fatal(...any)
 }, what string, got, want any) {
 	t.Helper()
-	if d := cmp.Diff(want, got, cmp.EquateEmpty()); d != "" {
-		t.Errorf("%s (-want +got):\n%s", what, d)
-	}
+	testenv.NoDiff(t, what, cmp.Diff(want, got, cmp.EquateEmpty()))
 }
 
 var errFull = errors.New("no space left")
@@ -112,6 +106,7 @@ type memory struct {
 	samples  []tachyon.Sample
 	batches  []int // samples in each batch
 	objects  []tachyon.Object
+	stops    []tachyon.Stops
 	parts    []tachyon.Goroutine
 	progress []tachyon.Progress
 	forgot   []uint64
@@ -159,7 +154,10 @@ func (m *memory) Objects(list []tachyon.Object) error {
 }
 
 func (m *memory) WriteRecords(r *tachyon.Records) error {
-	if len(r.Goroutines) == 0 && r.Progress == nil {
+	if s := r.Stops; s != nil {
+		m.stops = append(m.stops, tachyon.Stops{Until: s.Until, List: slices.Clone(s.List)})
+	}
+	if len(r.Goroutines) == 0 && r.Progress == nil && r.Stops == nil {
 		panic("records of nothing")
 	}
 	m.parts = append(m.parts, r.Goroutines...)

@@ -1,8 +1,8 @@
 package sampler
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/gotach/profiler/tachyon"
@@ -128,6 +128,13 @@ func (r *recorder) rest() []tachyon.Goroutine {
 			list = append(list, r.next(k))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
+	sort.Stable(partsByID(list))
 	return list
 }
+
+// partsByID sorts parts by id, as byID does.
+type partsByID []tachyon.Goroutine
+
+func (l partsByID) Len() int           { return len(l) }
+func (l partsByID) Less(i, j int) bool { return l[i].ID < l[j].ID }
+func (l partsByID) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }

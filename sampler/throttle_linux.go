@@ -17,11 +17,14 @@ type throttling struct {
 	file    string // "": there is none
 	periods int64
 	time    time.Duration
+	groups  []cpuGroup
 
 	mu          sync.Mutex // guards what follows
 	read        time.Time  // of the latest reading
 	lastPeriods int64
 	lastTime    time.Duration
+	limited     time.Time // of the latest reading of limit
+	limit       float64   // cores, by quota and affinity
 }
 
 // keepReading is how long a reading of the cgroup's counts is used. The counts of a session are asked for
@@ -50,7 +53,9 @@ func newThrottling() *throttling {
 	if err != nil {
 		return t
 	}
-	for _, file := range cpuStat(string(groups), string(mounts)) {
+	t.groups = cpuGroups(string(groups), string(mounts))
+	for _, g := range t.groups {
+		file := path.Join(g.mount, g.below, "cpu.stat")
 		if b, err := os.ReadFile(file); err == nil && bytes.Contains(b, []byte("nr_throttled")) {
 			t.file = file
 			t.periods, t.time = readCPUStat(string(b))
@@ -73,9 +78,11 @@ func (t *throttling) since() (periods int64, d time.Duration) {
 	return max(0, periods-t.periods), max(0, d-t.time)
 }
 
-// cpuStat returns where the file cpu.stat of the process's cgroup can be, from the texts of
-// /proc/self/cgroup and /proc/self/mountinfo.
-func cpuStat(groups, mounts string) (files []string) {
+// A cpuGroup is where the files of the process's cgroup can be. below is its path from the mount on.
+type cpuGroup struct{ mount, below string }
+
+// cpuGroups returns these places, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
+func cpuGroups(groups, mounts string) (list []cpuGroup) {
 	for line := range strings.Lines(mounts) {
 		// ID parent major:minor root mountpoint options … - type source superoptions
 		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
@@ -108,10 +115,10 @@ func cpuStat(groups, mounts string) (files []string) {
 			if !ok || below != "" && below[0] != '/' {
 				below = ""
 			}
-			files = append(files, path.Join(at, below, "cpu.stat"))
+			list = append(list, cpuGroup{at, below})
 		}
 	}
-	return files
+	return list
 }
 
 // has reports whether a list with commas has a word.

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
-func TestCPUStat(t *testing.T) {
+func TestCPUGroups(t *testing.T) {
 	const (
 		v1 = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n" +
 			"32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n" +
@@ -19,21 +21,21 @@ func TestCPUStat(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, groups, mounts string
-		want                 []string
+		want                 []cpuGroup
 	}{
-		{"version 1", "3:cpuset:/a\n2:cpu,cpuacct:/b/c\n0::/\n", v1, []string{"/sys/fs/cgroup/cpu,cpuacct/b/c/cpu.stat"}},
-		{"version 2", "0::/user.slice/x\n", v2, []string{"/sys/fs/cgroup/user.slice/x/cpu.stat"}},
-		{"root", "0::/\n", v2, []string{"/sys/fs/cgroup/cpu.stat"}},
+		{"version 1", "3:cpuset:/a\n2:cpu,cpuacct:/b/c\n0::/\n", v1, []cpuGroup{{"/sys/fs/cgroup/cpu,cpuacct", "/b/c"}}},
+		{"version 2", "0::/user.slice/x\n", v2, []cpuGroup{{"/sys/fs/cgroup", "/user.slice/x"}}},
+		{"root", "0::/\n", v2, []cpuGroup{{"/sys/fs/cgroup", "/"}}},
 		{"both", "2:cpu:/b\n0::/u\n", "32 31 0:29 / /g/cpu rw - cgroup cgroup rw,cpu\n41 31 0:38 / /g/unified rw - cgroup2 cgroup2 rw\n",
-			[]string{"/g/cpu/b/cpu.stat", "/g/unified/u/cpu.stat"}},
-		{"a container's mount", "0::/docker/abc/x\n", "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n", []string{"/sys/fs/cgroup/x/cpu.stat"}},
-		{"a path outside of the mount", "0::/../other\n", "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n", []string{"/sys/fs/cgroup/cpu.stat"}},
-		{"a similar path", "0::/docker/abcd\n", "31 23 0:28 /docker/abc /c ro - cgroup2 cgroup2 rw\n", []string{"/c/cpu.stat"}},
-		{"a space", "0::/\n", "31 23 0:28 / /my\\040cgroup rw - cgroup2 cgroup2 rw\n", []string{"/my cgroup/cpu.stat"}},
+			[]cpuGroup{{"/g/cpu", "/b"}, {"/g/unified", "/u"}}},
+		{"a container's mount", "0::/docker/abc/x\n", "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n", []cpuGroup{{"/sys/fs/cgroup", "/x"}}},
+		{"a path outside of the mount", "0::/../other\n", "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n", []cpuGroup{{"/sys/fs/cgroup", ""}}},
+		{"a similar path", "0::/docker/abcd\n", "31 23 0:28 /docker/abc /c ro - cgroup2 cgroup2 rw\n", []cpuGroup{{"/c", ""}}},
+		{"a space", "0::/\n", "31 23 0:28 / /my\\040cgroup rw - cgroup2 cgroup2 rw\n", []cpuGroup{{"/my cgroup", "/"}}},
 		{"no cgroups", "", "22 1 254:1 / / rw - ext4 /dev/root rw\n", nil},
 		{"broken", "0:\n:\n\n", "31\n - cgroup2\n31 23 0:28 / /c rw - cgroup2\n", nil},
 	} {
-		if got := cpuStat(c.groups, c.mounts); !reflect.DeepEqual(got, c.want) {
+		if got := cpuGroups(c.groups, c.mounts); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -60,9 +62,7 @@ func TestThrottled(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "cpu.stat")
 		throttled := func(periods int, d time.Duration) {
 			text := fmt.Sprintf("nr_throttled %d\nthrottled_usec %d\n", periods, d.Microseconds())
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		}
 		s := &Sampler{limits: &throttling{file: file, periods: 10, time: time.Second}, quit: make(chan struct{}), stopped: make(chan struct{})}
 		s.src, s.out = &scripted{}, newRecorder(&memory{}, time.Now(), 1000)

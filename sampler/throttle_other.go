@@ -2,7 +2,10 @@
 
 package sampler
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // throttling is for systems with cgroups only.
 type throttling struct{}
@@ -10,5 +13,8 @@ type throttling struct{}
 func newThrottling() *throttling { return &throttling{} }
 
 func (*throttling) since() (periods int64, d time.Duration) { return 0, 0 }
+
+// cores returns how many cores the process may use.
+func (*throttling) cores() float64 { return float64(runtime.GOMAXPROCS(0)) }
 
 func (*throttling) recent() (periods int64, d time.Duration) { return 0, 0 }

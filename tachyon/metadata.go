@@ -58,7 +58,7 @@ type Session struct {
 	SourceReason string  `json:"source_reason,omitempty"` // why the preferred source was not used
 	Rate         int     `json:"rate"`                    // ticks a second asked for
 	RateReached  float64 `json:"rate_reached"`            // ticks a second taken
-	Budget       float64 `json:"budget_percent"`          // of the machine's CPU
+	Budget       float64 `json:"budget_percent"`          // of the CPU that the process may use
 
 	// System says that waits of the runtime's own goroutines were sampled too. Otherwise only
 	// their samples with OnCPU count; the others are markers of where CPU time begins.
@@ -72,8 +72,16 @@ type Session struct {
 	// Objects says for which waits the source knows the object: AllObjects, or OnlyChannels with
 	// Go 1.25. It is "" if it knows none. See [Object].
 	Objects string `json:"objects,omitempty"`
+	// Kept says why the file is kept apart from the rotation: the program called Session.Keep. "": it did not.
+	Kept string `json:"kept,omitempty"`
 	// ObjectsUnnamed says why objects in variables of the program have no Symbol; "": they have.
 	ObjectsUnnamed string `json:"objects_unnamed,omitempty"`
+
+	// Stops says that the source counts how often goroutines stop running. See [Stops].
+	Stops bool `json:"stops,omitempty"`
+	// FarEndsUnknown says why the native source does not know which connections and files goroutines wait for; "": it knows, or
+	// another source was used.
+	FarEndsUnknown string `json:"far_ends_unknown,omitempty"`
 
 	// Leaks are the goroutines that the runtime could prove to be leaked when the session was stopped. It is
 	// nil if the runtime was not asked.
@@ -136,7 +144,7 @@ type Counts struct {
 
 	// How often the program, or C code in it, set the native source's signal to be ignored
 	// or to its default. Each time the source set its handler again, but for up to about
-	// 20 ms ticks have no samples of running goroutines.
+	// 40 ms ticks have no samples of running goroutines.
 	SignalTaken int64 `json:"signal_taken,omitempty"`
 
 	// Number of goroutines in the runtime's list, with ended ones, beyond the number that

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // numbered returns a Counts whose fields have the numbers n, n+1 and so on.
@@ -39,10 +41,7 @@ func TestCounts(t *testing.T) {
 
 // The counts are keys of the session's JSON object, in the order of the first version.
 func TestSessionJSON(t *testing.T) {
-	b, err := json.Marshal(Session{Rate: 1, Budget: 2, Counts: numbered(10), Error: "e"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(json.Marshal(Session{Rate: 1, Budget: 2, Counts: numbered(10), Error: "e"}))
 	const want = `{"program":"","go_version":"","goos":"","goarch":"","gomaxprocs":0,"host":"","pid":0,` +
 		`"start":"0001-01-01T00:00:00Z","duration_ns":0,"source":"","rate":1,"rate_reached":0,"budget_percent":2,` +
 		`"cost_ns":10,"ticks_asked":11,"ticks_reached":12,"ticks_for_budget":13,"ticks_idle":14,"samples":15,"dropped":16,"torn":17,` +
@@ -55,7 +54,7 @@ func TestSessionJSON(t *testing.T) {
 
 // All of a progress goes into the session: each of its keys has the same value there.
 func TestProgress(t *testing.T) {
-	p := Progress{Duration: time.Hour, Source: "s", SourceReason: "why", RateReached: 3, Objects: "o", ObjectsUnnamed: "u", Counts: numbered(10)}
+	p := Progress{Duration: time.Hour, Source: "s", SourceReason: "why", RateReached: 3, Objects: "o", ObjectsUnnamed: "u", FarEndsUnknown: "f", Stops: true, Kept: "k", Counts: numbered(10)}
 	var s Session
 	p.Describe(&s)
 	var from, to map[string]any
@@ -64,9 +63,7 @@ func TestProgress(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(b, into)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 	}
 	if n := reflect.TypeFor[Progress]().NumField() + reflect.TypeFor[Counts]().NumField() - 1; len(from) != n {
 		t.Errorf("%d of %d fields are set here: %v", len(from), n, from)
@@ -103,5 +100,57 @@ func TestFormat(t *testing.T) {
 	}
 	if got := fmt.Sprint(Layout(0), CPython315, Document, Layout(3)); got != "unknown cpython315 document unknown" {
 		t.Errorf("layouts %s", got)
+	}
+}
+
+// TestLabel checks what a session says about its process.
+func TestLabel(t *testing.T) {
+	revision := map[string]string{"vcs.revision": "0123456789abcdef", "vcs.modified": "false"}
+	dirty := map[string]string{"vcs.revision": "0123456789abcdef", "vcs.modified": "true"}
+	for _, c := range []struct {
+		s         Session
+		key, want string
+	}{
+		{Session{Host: "web-1"}, "host", "web-1"},
+		{Session{Host: "web-1", PID: 47}, "pid", "47"},
+		{Session{Host: "web-1", PID: 47}, "process", "web-1/47"},
+		{Session{Program: "app"}, "service", "app"},
+		{Session{Program: "app", Service: "shop"}, "service", "shop"},
+		{Session{Version: "v1.2.3", VCS: revision, BuildID: "ab", ServiceVersion: "7"}, "version", "7"},
+		{Session{Version: "v1.2.3", VCS: revision, BuildID: "ab"}, "version", "v1.2.3"},
+		{Session{Version: "(devel)", VCS: revision, BuildID: "ab"}, "version", "0123456789ab"},
+		{Session{Version: "(devel)", VCS: dirty, BuildID: "ab"}, "version", "0123456789ab+dirty"},
+		{Session{BuildID: "0123456789abcdef"}, "version", "build 0123456789ab"},
+		{Session{BuildID: "action/y/x/content"}, "version", "build content"},
+		{Session{}, "host", ""},
+		{Session{Host: "web-1"}, "process", ""},
+		{Session{Host: "web-1"}, "request", ""},
+	} {
+		if got, ok := c.s.Label(c.key); got != c.want || ok != (c.want != "") {
+			t.Errorf("%s of %+v is %q, %v; want %q", c.key, c.s, got, ok, c.want)
+		}
+	}
+	for _, key := range ProcessLabels {
+		if _, ok := (&Session{Host: "h", PID: 1, Program: "p", Version: "v1"}).Label(key); !ok {
+			t.Errorf("no label %s", key)
+		}
+	}
+}
+
+// Markers are the samples off the CPU of pseudo threads, and of the runtime's goroutines unless their waits count.
+func TestMarker(t *testing.T) {
+	some, all := &Session{Markers: true}, &Session{Markers: true, System: true}
+	for _, c := range []struct {
+		s           *Session
+		interpreter uint32
+		status      Status
+		want        bool
+	}{
+		{nil, Process, 0, false}, {&Session{}, Process, 0, false}, {some, Process, 0, true}, {all, Process, 0, true}, {some, Process, HasGIL, true},
+		{some, Process, OnCPU, false}, {some, Runtime, 0, true}, {all, Runtime, 0, false}, {some, Runtime, HasGIL | OnCPU, false}, {some, User, 0, false},
+	} {
+		if got := c.s.Marker(c.interpreter, c.status); got != c.want {
+			t.Errorf("%+v: interpreter %d, status %b: %v", c.s, c.interpreter, c.status, got)
+		}
 	}
 }

@@ -14,6 +14,9 @@ type Records struct {
 	// number.
 	Objects []Object
 
+	// Stops counts from where the previous one ended, or from the file's start. nil: nothing new.
+	Stops *Stops
+
 	// Progress replaces the previous one. nil: nothing new.
 	Progress *Progress
 }
@@ -28,6 +31,9 @@ type Progress struct {
 	// As in Session.
 	Objects        string `json:"objects,omitempty"`
 	ObjectsUnnamed string `json:"objects_unnamed,omitempty"`
+	Stops          bool   `json:"stops,omitempty"`
+	FarEndsUnknown string `json:"far_ends_unknown,omitempty"`
+	Kept           string `json:"kept,omitempty"`
 	Counts
 }
 
@@ -35,7 +41,24 @@ type Progress struct {
 func (p *Progress) Describe(s *Session) {
 	s.Duration, s.Source, s.SourceReason = p.Duration, p.Source, p.SourceReason
 	s.RateReached, s.Counts = p.RateReached, p.Counts
-	s.Objects, s.ObjectsUnnamed = p.Objects, p.ObjectsUnnamed
+	s.Objects, s.ObjectsUnnamed, s.FarEndsUnknown, s.Stops, s.Kept = p.Objects, p.ObjectsUnnamed, p.FarEndsUnknown, p.Stops, p.Kept
+}
+
+// Stops says how often goroutines stopped running in a time: they began to wait, were preempted, or came out of a system call
+// without a processor to run on. The time begins where that of the previous record with an earlier Until ends.
+type Stops struct {
+	Until uint64           `json:"until_us"` // µs since the file's start
+	List  []GoroutineStops `json:"list"`     // ascending ids; goroutines that are not in it did not stop. Empty: nothing is known of the time
+}
+
+// GoroutineStops says how often one goroutine stopped running. It is counted from visit to visit. So what
+// was before the goroutine's first sample or after its last one is missing.
+type GoroutineStops struct {
+	ID uint64 `json:"id"`
+	N  uint64 `json:"n"`
+	// AtLeast says that it may have stopped more often. The runtime's counter has eight bits, and
+	// between two visits it may have passed zero.
+	AtLeast bool `json:"at_least,omitempty"`
 }
 
 // Add merges a part of a goroutine's metadata into g, which has the parts before it.

@@ -103,6 +103,8 @@
 //	             32 spans uvarint, for each: from svarint, labels uvarint, for each: key ref, value ref
 //	3 progress   a JSON object (see [Progress]); it replaces the previous one
 //	4 object     a JSON object (see [Object]); it replaces a previous one with the same number
+//	5 stops      until uvarint, goroutines uvarint, for each: difference of the id from the one before uvarint;
+//	             then for each: stops << 1 | at least uvarint (see [Stops])
 //
 // A field whose flag is not set is 0 or empty. A ref is a uvarint: the number of a string, or 0
 // and then the text itself with its length (uvarint) before it. An svarint is the difference

@@ -113,8 +113,7 @@ func BenchmarkWrite(b *testing.B) {
 			c.edit(&p.o)
 			for _, n := range []int{0, b.N} {
 				f := new(void)
-				w, err := New(f, p.o)
-				testenv.OK(b, err)
+				w := testenv.Must(New(f, p.o))
 				p.next = 0
 				p.play(b, w, c.asFrames, len(p.samples))
 				runtime.GC() // collect the garbage of the set-up before the clock starts
@@ -147,8 +146,7 @@ func BenchmarkJournalCost(b *testing.B) {
 			for i := range tapes {
 				p := newTape(b, name, tachyon.Document)
 				p.o.NoJournal = i == 0
-				w, err := Create(filepath.Join(b.TempDir(), "x.tach"), p.o)
-				testenv.OK(b, err)
+				w := testenv.Must(Create(filepath.Join(b.TempDir(), "x.tach"), p.o))
 				defer w.Close()
 				w.out.f = new(void) // the disk is not what is measured
 				tapes[i], writers[i] = p, w
@@ -171,8 +169,7 @@ func BenchmarkJournalCost(b *testing.B) {
 func TestNoAllocs(t *testing.T) {
 	for _, asFrames := range []bool{false, true} {
 		p := newTape(t, "interp", tachyon.Document)
-		w, err := New(new(void), p.o)
-		testenv.OK(t, err)
+		w := testenv.Must(New(new(void), p.o))
 		p.play(t, w, asFrames, 50_000)
 		if n := testing.AllocsPerRun(5, func() { p.play(t, w, asFrames, 20_000) }); n > 10 {
 			t.Errorf("%v allocations for 20,000 samples (as frames: %v)", n, asFrames)

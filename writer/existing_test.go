@@ -83,8 +83,7 @@ func TestKept(t *testing.T) {
 	testenv.OK(t, errors.Join(os.Symlink("x.tach", link), os.WriteFile(filepath.Join(dir, "x.7.tach"), finished(t), 0o600)))
 	const runs = 30
 	for run := range runs {
-		w, err := Create([]string{path, link}[run%2], Options{})
-		testenv.OK(t, err)
+		w := testenv.Must(Create([]string{path, link}[run%2], Options{}))
 		testenv.OK(t, second(feed(w, 0, 1000+run)))
 		if want := fmt.Sprintf("%s/x.%d.tach", dir, run+7); run > 0 && w.Kept() != want || run == 0 && w.Kept() != "" {
 			t.Fatalf("run %d: kept %q, want %q", run, w.Kept(), want)
@@ -118,8 +117,7 @@ func TestKept(t *testing.T) {
 	left = append(left, "link.tach", "x.7.tach")
 	slices.Sort(left)
 	var got []string
-	list, err := os.ReadDir(dir)
-	testenv.OK(t, err)
+	list := testenv.Must(os.ReadDir(dir))
 	for _, e := range list {
 		got = append(got, e.Name())
 	}

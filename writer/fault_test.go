@@ -20,8 +20,7 @@ const several = 5000
 // which all further samples get too, and that of Close.
 func tryDisk(t *testing.T, d *disk, o Options) (n int, first, closed error) {
 	t.Helper()
-	w, err := New(d, o)
-	testenv.OK(t, err)
+	w := testenv.Must(New(d, o))
 	if n, first = feed(w, 0, several); first != nil {
 		if again := w.Write(&tachyon.Sample{}); !errors.Is(again, first) {
 			t.Fatalf("the first error was %v, a later one is %v", first, again)
@@ -121,8 +120,7 @@ func TestRefused(t *testing.T) {
 // the samples before the one with an unknown frame id.
 func TestFrameOutOfRange(t *testing.T) {
 	d := new(disk)
-	w, err := New(d, Options{})
-	testenv.OK(t, err)
+	w := testenv.Must(New(d, Options{}))
 	id := w.Intern(tachyon.Frame{Func: "f"})
 	for _, stack := range [][]uint32{{id, id + 1}, {1 << 31}} {
 		if err := w.Write(&tachyon.Sample{Thread: 1, Stack: stack}); err == nil {
@@ -145,8 +143,7 @@ func TestFrameOutOfRange(t *testing.T) {
 
 // The methods of a closed writer return ErrClosed.
 func TestClosed(t *testing.T) {
-	w, err := New(new(disk), Options{})
-	testenv.OK(t, err)
+	w := testenv.Must(New(new(disk), Options{}))
 	testenv.OK(t, w.Close())
 	for name, err := range map[string]error{
 		"Write":        w.Write(&tachyon.Sample{}),
@@ -173,8 +170,7 @@ func TestTooManySamples(t *testing.T) {
 		"Create": func(*os.File) (*Writer, error) { return Create(path, Options{}) },
 		"New":    func(f *os.File) (*Writer, error) { return New(f, Options{}) },
 	} {
-		f, err := os.Create(path)
-		testenv.OK(t, err)
+		f := testenv.Must(os.Create(path))
 		defer f.Close()
 		w, err := create(f)
 		testenv.OK(t, err)
@@ -204,8 +200,7 @@ func TestTooManySamples(t *testing.T) {
 // Warning returns ErrCPythonLimit if a CPython315 file is too large for CPython.
 func TestCPythonLimit(t *testing.T) {
 	for layout, want := range map[tachyon.Layout]error{tachyon.CPython315: ErrCPythonLimit, tachyon.Document: nil} {
-		w, err := New(new(void), Options{Layout: layout})
-		testenv.OK(t, err)
+		w := testenv.Must(New(new(void), Options{Layout: layout}))
 		w.out.raw = cpythonLimit - 100 // as after many buffers
 		for i := 0; len(w.out.buf) <= 100; i++ {
 			if err := w.Warning(); err != nil {
@@ -226,8 +221,7 @@ func TestCPythonLimit(t *testing.T) {
 // Forget writes a thread's repeats and drops its state.
 func TestForget(t *testing.T) {
 	d := new(disk)
-	w, err := New(d, Options{})
-	testenv.OK(t, err)
+	w := testenv.Must(New(d, Options{}))
 	f, g := w.Intern(tachyon.Frame{Func: "f"}), w.Intern(tachyon.Frame{Func: "g"})
 	stacks := [][]uint32{{f}, {f}, {g, f}, {g, f}}
 	const n = 300

@@ -141,8 +141,7 @@ func writeFailsWith(errno error, which func(writes int) int, once bool) func(*te
 // writer stores them without a change, as TestWriteThenRead checks. (The sampler uses the
 // monotonic clock, which does not jump.)
 func clockJumps(t *testing.T, path string) string {
-	w, err := Create(path, Options{Start: 1 << 50})
-	testenv.OK(t, err)
+	w := testenv.Must(Create(path, Options{Start: 1 << 50}))
 	for i, at := range []uint64{1<<50 + 5, 1<<50 + 10, 7, 8, 1<<60 + 1, 1<<60 + 1, 1 << 50} {
 		testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: 1, Time: at}, numberedFrames[:1+i/2]))
 	}
@@ -269,8 +268,7 @@ func TestFaultTable(t *testing.T) {
 		}
 		testenv.OK(t, errors.Join(err, os.WriteFile(faultTable, []byte(b.String()+rest), 0o666)))
 	}
-	want, err := os.ReadFile(faultTable)
-	testenv.OK(t, err)
+	want := testenv.Must(os.ReadFile(faultTable))
 	if part, _, _ := strings.Cut(string(want), manyFiles); b.String() != part {
 		t.Errorf("the table is now:\n%s", b.String())
 	}

@@ -22,9 +22,7 @@ func goldenPath(l tachyon.Layout, name string) string {
 
 func openGolden(t testing.TB, l tachyon.Layout, name string) *reader.Reader {
 	t.Helper()
-	r, err := reader.Open(goldenPath(l, name))
-	testenv.OK(t, err)
-	return r
+	return testenv.Must(reader.Open(goldenPath(l, name)))
 }
 
 // optionsOf returns the options of a writer that makes the file again.
@@ -37,16 +35,13 @@ func optionsOf(r *reader.Reader) Options {
 // unpack returns the bytes that a compressed file would have without compression.
 func unpack(t testing.TB, b []byte) []byte {
 	t.Helper()
-	h, err := wire.DecodeHeader(b)
-	testenv.OK(t, err)
+	h := testenv.Must(wire.DecodeHeader(b))
 	if h.Compression == tachyon.CompressionNone {
 		return b
 	}
-	zr, err := zstd.NewReader(nil)
-	testenv.OK(t, err)
+	zr := testenv.Must(zstd.NewReader(nil))
 	defer zr.Close()
-	region, err := zr.DecodeAll(b[tachyon.HeaderSize:h.StringOffset], nil)
-	testenv.OK(t, err)
+	region := testenv.Must(zr.DecodeAll(b[tachyon.HeaderSize:h.StringOffset], nil))
 	rest := b[h.StringOffset : len(b)-tachyon.FooterSize]
 	foot := wire.DecodeFooter(b[len(b)-tachyon.FooterSize:], wire.Order(&h))
 	by := tachyon.HeaderSize + uint64(len(region)) - h.StringOffset // may wrap
@@ -60,19 +55,18 @@ func unpack(t testing.TB, b []byte) []byte {
 // before compression, and about the same size after it. The file big fills several buffers. (The file
 // rle is left out: the order in which CPython got its samples cannot be seen in it.)
 func TestGoldens(t *testing.T) {
+	testenv.Again(t)
 	for layout, folder := range folders {
 		for _, name := range []string{"big", "deep", "empty", "emptystack", "interp", "meta", "none", "tiny", "unicode"} {
-			packed, err := os.ReadFile(goldenPath(layout, name))
-			testenv.OK(t, err)
+			packed := testenv.Must(os.ReadFile(goldenPath(layout, name)))
 			want, p := unpack(t, packed), newTape(t, name, layout)
-			for i := range 4 {
+			for _, i := range []int{0, 3, 1, 2}[:testenv.Brief(2, 4)] {
 				if name == "big" && (i == 1 || i == 2) {
 					continue // it takes long
 				}
 				var f disk
 				p.next, p.o.Uncompressed = 0, i&1 == 1
-				w, err := New(&f, p.o)
-				testenv.OK(t, err)
+				w := testenv.Must(New(&f, p.o))
 				p.play(t, w, i&2 == 2, len(p.samples))
 				testenv.OK(t, w.Close())
 				t.Run(fmt.Sprint(folder, "/", name, i), func(t *testing.T) { diff(t, unpack(t, f.b), want) })
@@ -82,6 +76,15 @@ func TestGoldens(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Without a CPythonInfo, CPython's layout says that the profile is of wall-clock time.
+func TestConfig(t *testing.T) {
+	var f testenv.File
+	w := testenv.Must(New(&f, Options{Layout: tachyon.CPython315}))
+	if r := testenv.Finish(t, &f, w, reader.New); r.Header().Config != 1 {
+		t.Errorf("%+v", r.Header())
 	}
 }
 

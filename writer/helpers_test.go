@@ -61,8 +61,7 @@ func (d *disk) Truncate(n int64) error {
 func finished(t testing.TB) []byte {
 	t.Helper()
 	d := &disk{}
-	w, err := New(d, Options{})
-	testenv.OK(t, err)
+	w := testenv.Must(New(d, Options{}))
 	testenv.OK(t, second(feed(w, 0, 10)))
 	testenv.OK(t, w.Close())
 	return d.b
@@ -71,8 +70,7 @@ func finished(t testing.TB) []byte {
 // read opens the file in memory and checks its checksum.
 func (d *disk) read(t testing.TB) *reader.Reader {
 	t.Helper()
-	r, err := reader.New(bytes.NewReader(d.b))
-	testenv.OK(t, err)
+	r := testenv.Must(reader.New(bytes.NewReader(d.b)))
 	testenv.OK(t, second(r.VerifyChecksum()))
 	return r
 }
@@ -127,8 +125,7 @@ func perThread(t testing.TB, r *reader.Reader) map[uint64]int {
 // holds checks that a file has the first n samples of the workload and returns n.
 func holds(t testing.TB, path string) (n int, finished bool) {
 	t.Helper()
-	r, err := reader.Open(path)
-	testenv.OK(t, err)
+	r := testenv.Must(reader.Open(path))
 	defer r.Close()
 	testenv.OK(t, second(r.VerifyChecksum()))
 	seen := perThread(t, r)

@@ -37,8 +37,7 @@ func (f *faulty) Write(p []byte) (int, error) {
 
 func createFaulty(t testing.TB, path string, o Options) (*Writer, *faulty) {
 	t.Helper()
-	w, err := Create(path, o)
-	testenv.OK(t, err)
+	w := testenv.Must(Create(path, o))
 	f := &faulty{File: w.own}
 	w.f, w.out.f = f, f
 	return w, f
@@ -99,10 +98,8 @@ func TestLinks(t *testing.T) {
 			if there {
 				testenv.OK(t, os.WriteFile(target, finished(t), 0o600))
 			}
-			w, err := Create(link, Options{})
-			testenv.OK(t, err)
-			n, err := feed(w, 0, 1000)
-			testenv.OK(t, err)
+			w := testenv.Must(Create(link, Options{}))
+			n := testenv.Must(feed(w, 0, 1000))
 			for _, path := range []string{target, target + journal.Suffix} {
 				if fi, err := os.Stat(path); err != nil || fi.Mode() != 0o600 {
 					t.Errorf("%s: %v, %v", path, fi, err)
@@ -125,8 +122,9 @@ func TestLinks(t *testing.T) {
 // A kill after any store into the journal leaves the accepted samples, each once, and at
 // most also the sample that is being written: a reader sees what a kill would leave.
 func TestEveryInstant(t *testing.T) {
+	testenv.Again(t)
 	defer func() { journal.AfterStore = nil }()
-	for _, uncompressed := range []bool{false, true} {
+	for _, uncompressed := range []bool{false, true}[:testenv.Brief(1, 2)] {
 		path := filepath.Join(t.TempDir(), "x.tach")
 		w, err := Create(path, Options{Uncompressed: uncompressed})
 		testenv.OK(t, err)
@@ -189,8 +187,7 @@ func TestDiscard(t *testing.T) {
 			if c.before != nil {
 				errs[0] = c.before(path)
 			}
-			w, err := Create(path, Options{Sync: time.Second})
-			testenv.OK(t, err)
+			w := testenv.Must(Create(path, Options{Sync: time.Second}))
 			n, err := feed(w, 0, 100)
 			if errs[1] = err; c.during != nil {
 				errs[2] = c.during(path)
@@ -206,8 +203,7 @@ func TestDiscard(t *testing.T) {
 			if err := w.Discard(); (err != nil) != (c.during != nil) {
 				t.Errorf("Discard again: %v", err)
 			}
-			files, err := os.ReadDir(dir)
-			testenv.OK(t, err)
+			files := testenv.Must(os.ReadDir(dir))
 			var left []string
 			for _, f := range files {
 				left = append(left, f.Name())

@@ -30,8 +30,7 @@ func TestMeasureMemory(t *testing.T) {
 		bound := 16 + float64(c.threads-1000)/1024
 		measure.SizeAtMost(t, fmt.Sprintf("heap of a writer with %d threads, %d ticks", c.threads, c.ticks), "MB", bound, func() float64 {
 			before := heap()
-			w, err := New(new(void), Options{})
-			testenv.OK(t, err)
+			w := testenv.Must(New(new(void), Options{}))
 			for i := range 5000 {
 				w.Intern(tachyon.Frame{File: "file.go", Func: fmt.Sprintf("function%d", i), Line: int32(i)})
 			}

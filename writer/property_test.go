@@ -59,8 +59,7 @@ var (
 
 // writeThenRead checks that the file has the written samples of every thread in order.
 func writeThenRead(t *rapid.T) {
-	dir, err := os.MkdirTemp("", "tachyon")
-	testenv.OK(t, err)
+	dir := testenv.Must(os.MkdirTemp("", "tachyon"))
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "x.tach")
 	o := Options{
@@ -100,8 +99,7 @@ func writeThenRead(t *rapid.T) {
 		testenv.OK(t, w.AddMetadata("test", i))
 	}
 	testenv.OK(t, w.Close())
-	r, err := reader.Open(path)
-	testenv.OK(t, err)
+	r := testenv.Must(reader.Open(path))
 	defer r.Close()
 	if h := r.Header(); h.Start != o.Start || h.Interval != o.Interval || h.Layout != o.Layout || int(h.Threads) != len(want) {
 		t.Fatalf("header %+v of options %+v", h, o)

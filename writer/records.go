@@ -60,6 +60,14 @@ func (r *records) add(list *tachyon.Records) error {
 		r.open = wire.AppendObject(r.open, b)
 		errs = errors.Join(errs, r.added(from))
 	}
+	if list.Stops != nil {
+		if err := wire.CheckStops(list.Stops); err != nil {
+			return fmt.Errorf("tachyon writer: %w", err)
+		}
+		from := len(r.open)
+		r.open = r.enc.AppendStops(r.open, list.Stops)
+		errs = errors.Join(errs, r.added(from))
+	}
 	if list.Progress != nil && r.logging() { // a finished file does not need it
 		b, err := json.Marshal(list.Progress)
 		if err != nil {

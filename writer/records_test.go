@@ -35,22 +35,18 @@ func addGoroutine(w *Writer, i int) error {
 func createRecords(t *testing.T, o Options) (w *Writer, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "x.tach")
-	w, err := Create(path, o)
-	testenv.OK(t, err)
+	w = testenv.Must(Create(path, o))
 	return w, path
 }
 
 func metadata(t *testing.T, path string) *tachyon.Metadata {
 	t.Helper()
-	r, err := reader.Open(path)
-	testenv.OK(t, err)
+	r := testenv.Must(reader.Open(path))
 	defer r.Close()
 	if present, err := r.VerifyChecksum(); !present || err != nil {
 		t.Fatalf("checksum: %t, %v", present, err)
 	}
-	m, err := r.Metadata()
-	testenv.OK(t, err)
-	return m
+	return testenv.Must(r.Metadata())
 }
 
 // goroutinesIn returns how many goroutines of aGoroutine a file has. It fails if one before the last

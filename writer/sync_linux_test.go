@@ -17,13 +17,12 @@ import (
 // After a crash of the machine, the synced samples can be read, even if all other data are
 // lost: the journal's buffer and slots, and the file after the last synced point.
 func TestMachineCrash(t *testing.T) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	testenv.OK(t, err)
+	testenv.Again(t)
+	boot := testenv.Must(os.ReadFile("/proc/sys/kernel/random/boot_id"))
 	boot = bytes.TrimSpace(boot)
 	for _, uncompressed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "x.tach")
-		w, err := Create(path, Options{Sync: 100 * time.Millisecond, Uncompressed: uncompressed})
-		testenv.OK(t, err)
+		w := testenv.Must(Create(path, Options{Sync: 100 * time.Millisecond, Uncompressed: uncompressed}))
 		defer w.Close()
 		last := 0
 		for n := 3500; n <= 9000; n += 2500 {
@@ -35,16 +34,14 @@ func TestMachineCrash(t *testing.T) {
 			// A sample 100 ms (1000 samples) or more after the last point begins the next
 			// point. So at most these samples may be missing.
 			file, _ := os.ReadFile(path)
-			j, err := os.ReadFile(path + journal.Suffix)
-			testenv.OK(t, err)
+			j := testenv.Must(os.ReadFile(path + journal.Suffix))
 			booted := bytes.Replace(j, boot, bytes.Repeat([]byte("0"), len(boot)), 1)
 			if bytes.Equal(booted, j) {
 				t.Fatal("the journal has no boot ID")
 			}
 			crashed := filepath.Join(t.TempDir(), "y.tach")
 			testenv.OK(t, errors.Join(os.WriteFile(crashed, file, 0o600), os.WriteFile(crashed+journal.Suffix, booted, 0o600)))
-			st, err := journal.Load(crashed)
-			testenv.OK(t, err)
+			st := testenv.Must(journal.Load(crashed))
 			for i := 64 << 10; i < 576<<10; i++ { // the buffer
 				booted[i] = byte(rand.Uint32())
 			}
@@ -69,8 +66,7 @@ func TestMachineCrash(t *testing.T) {
 // After a sync that fails, the writer takes no more samples and returns the error.
 func TestSyncFails(t *testing.T) {
 	dir := t.TempDir()
-	w, err := Create(filepath.Join(dir, "x.tach"), Options{Sync: time.Millisecond})
-	testenv.OK(t, err)
+	w := testenv.Must(Create(filepath.Join(dir, "x.tach"), Options{Sync: time.Millisecond}))
 	closed, err := os.Create(filepath.Join(dir, "closed"))
 	testenv.OK(t, errors.Join(err, closed.Close()))
 	w.sync.file = closed

@@ -40,6 +40,7 @@ func (p *tab) at(s square) (x, y float64) {
 // data returns the time of the table of functions in µs.
 func (p *tab) data() float64 {
 	p.t.Helper()
+	p.table("functions")
 	p.wait(`document.documentElement.dataset.hash === location.hash`)
 	return eval[float64](p, `Number(document.getElementById('functions').dataset.all) / 1000`)
 }
@@ -115,8 +116,8 @@ func TestPeerPageHeat(t *testing.T) {
 func TestPeerPageHeatSearch(t *testing.T) {
 	in := gappy(t, tachyon.Counts{})
 	file := pagetest.Write(t, page.Options{}, in)
-	p := open(t, file, "#hm=1&hk=blocked&q=main.pause", 1280, 800)
-	p.setting("heatKind", `"blocked"`)
+	p := open(t, file, "#hm=1&hk=busy&q=main.pause", 1280, 800)
+	p.setting("heatKind", `"busy"`)
 	for _, s := range p.squares() {
 		// 0 to 5 and 8 to 10 s: one goroutine is blocked; from 5 to 8 s the other one is too, in main.pause.
 		if pause := s.From >= 5e6 && s.To <= 8e6; pause != (s.Found == s.To-s.From) || s.To < 5e6 && s.Found != 0 {
@@ -148,7 +149,7 @@ func TestPeerPageHeatSearch(t *testing.T) {
 	p.keys("h")
 	p.twin("#heat-twin", 10)
 	cells := eval[[]string](p, `[...document.querySelectorAll('#heat-twin tbody tr')[6].cells].map((c) => c.textContent)`)
-	if want := []string{"6.000s – 7.000s", "2.00", "0.00", "0.00", "2.00", "0.00", "6.000s"}; !slices.Equal(cells, want) {
+	if want := []string{"6.000s – 7.000s", "2.00", "0.00", "0.00", "2.00", "2.00", "6.000s"}; !slices.Equal(cells, want) {
 		t.Errorf("the row of the seventh second is %q, want %q", cells, want)
 	}
 	p.tabTo(`e.dataset.key === 'heat6'`)

@@ -70,7 +70,7 @@ func TestPeerPageLarge(t *testing.T) {
 	t.Logf("%d s of 5,000 goroutines a second: built in %v, %d bytes; %s", seconds, built.Round(time.Millisecond), fi.Size(), eval[string](p, `document.getElementById('left-out').textContent`))
 	t.Logf("first paint after %.0f ms, all drawn after %.0f ms", eval[float64](p, `performance.getEntriesByName('first-contentful-paint')[0].startTime`), eval[float64](p, `gotach.ready`))
 	for _, what := range []struct{ name, step string }{
-		{"zoom and pan the strip", `strip.dispatchEvent(new WheelEvent('wheel', i < 10 ? {deltaY: -100} : {deltaX: i % 2 ? 30 : 40}))`},
+		{"zoom and pan the strip", `strip.dispatchEvent(new WheelEvent('wheel', i < 10 ? {deltaY: -100, ctrlKey: true} : {deltaX: i % 2 ? 30 : 40}))`},
 		{"move a range", `strip.dispatchEvent(new KeyboardEvent('keydown', {key: i % 40 < 20 ? 'ArrowRight' : 'ArrowLeft'}))`},
 	} {
 		before := eval[string](p, `location.hash`)

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/analyze/leaks"
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/report"
+	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/page/pagetest"
 
@@ -28,7 +32,7 @@ func samplesOf(in page.Input, o stream.Options) *analyze.Samples {
 // TestPeerPageLocks: a lock that is selected shows its holders, with the numbers of gotach locks.
 func TestPeerPageLocks(t *testing.T) {
 	in := pagetest.Contended(t)
-	want := testenv.Must(analyze.FindLocks(samplesOf(in, stream.Options{Objects: true}), analyze.LockOptions{}))
+	want := testenv.Must(locks.Find(samplesOf(in, stream.Options{Objects: true}), locks.Options{}))
 	lock := want.Locks[0]
 	if lock.Holder == nil || len(lock.Holder.Lines) == 0 {
 		t.Fatalf("no holder: %+v", lock)
@@ -50,14 +54,14 @@ func TestPeerPageLocks(t *testing.T) {
 // TestPeerPageFindings: requests and leaks are those of the commands, and labels are text.
 func TestPeerPageFindings(t *testing.T) {
 	in := pagetest.Contended(t)
-	requests := testenv.Must(analyze.FindRequests(samplesOf(in, stream.Options{Labels: true}), analyze.RequestOptions{}))
-	leaks := testenv.Must(analyze.FindLeaks(samplesOf(in, stream.Options{Creators: true})))
+	requests := testenv.Must(requests.Find(samplesOf(in, stream.Options{Labels: true}), requests.Options{}))
+	leaks := testenv.Must(leaks.Find(samplesOf(in, stream.Options{Creators: true})))
 	if requests.Count == 0 || len(leaks.Groups) == 0 {
 		t.Fatalf("the profile has %d requests and %d groups that grow", requests.Count, len(leaks.Groups))
 	}
 	p := open(t, pagetest.Write(t, page.Options{}, in), "#t=requests", 1280, 800)
 	p.wait(`document.querySelectorAll('#histogram tbody tr').length === ` + fmt.Sprint(len(requests.Histogram)))
-	p.wait(`document.getElementById('table').textContent.includes('` + fmt.Sprint(requests.Count) + ` request')`)
+	p.wait(`document.getElementById('table').textContent.includes('` + fmt.Sprint(requests.What) + `')`)
 	p.wait(`document.getElementById('slowest').textContent.includes(` + quote("request="+pagetest.Evil) + `)`)
 	same(t, eval[int](p, `document.querySelectorAll('img').length`), 0)
 	p.sets("]", "tab", `"leaks"`)
@@ -86,7 +90,7 @@ func TestPeerPageGoroutines(t *testing.T) {
 	}
 	click(8, "main.main  app.go:12", count(9))
 	click(40, "12", `gotach.settings().goroutine >= 0`)
-	p.compare("functions", pagetest.Restricted(in, &stream.Selection{Goroutines: []uint64{12}}), analyze.ReportOptions{Idle: true})
+	p.compare("functions", pagetest.Restricted(in, &stream.Selection{Goroutines: []uint64{12}}), report.Options{Idle: true})
 	p.sets(escape, "goroutine", "-1")
 	const grouped = `gotach.settings().group >= 0 && document.getElementById('flame-bar').textContent.includes('of these goroutines in')`
 	click(100, "main.main  app.go:12", grouped)

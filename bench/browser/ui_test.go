@@ -26,10 +26,7 @@ import (
 func TestPeerPage(t *testing.T) {
 	chromium := testenv.Chromium(t)
 	own := filepath.Join(t.TempDir(), "own.tach")
-	s, err := profiler.Open(profiler.Output(own))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(profiler.Open(profiler.Output(own)))
 	defer s.Stop()
 	u := ui.Handler()
 	ctx, halt := context.WithCancel(t.Context())
@@ -56,26 +53,18 @@ func TestPeerPage(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", expression, err, text)
 		}
 	}
-	if err := chromedp.Do(tab, chromedp.Navigate(server.URL+"/debug/gotach/")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, chromedp.Do(tab, chromedp.Navigate(server.URL+"/debug/gotach/#t=functions")))
 	wait(`[...document.querySelectorAll('#functions tbody button')].some((b) => b.textContent.endsWith('bench/browser.work'))`)
 	wait(`!document.getElementById('fact-list').textContent.includes('not stopped')`)
 	wait(`document.getElementById('live-note').textContent.includes('is being recorded')`)
 	length := `document.getElementById('sums').textContent`
-	before, err := chromedp.Run(tab, chromedp.Evaluate[string](`location.hash = 'r=0.' + 10 * gotach.width; `+length))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testenv.Must(chromedp.Run(tab, chromedp.Evaluate[string](`location.hash = 'r=0.' + 10 * gotach.width; `+length)))
 	wait(length + ` !== ` + fmt.Sprintf("%q", before))
 	wait(`gotach.settings().range && gotach.settings().range[0] === 0 && gotach.settings().range[1] === 10000`)
 	if err := s.Stop(); err != nil { // the recording ends with the session
 		t.Fatal(err)
 	}
-	r, err := reader.Open(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(reader.Open(own))
 	defer r.Close()
 	if r.Unfinished() || r.Header().Samples == 0 {
 		t.Errorf("the session's own file: %+v", r.Header())

@@ -7,19 +7,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/gotach/profiler/internal/page"
-	"github.com/gotach/profiler/internal/page/pagetest"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/report"
+	"github.com/gotach/profiler/internal/page"
+	"github.com/gotach/profiler/internal/page/pagetest"
 	"github.com/gotach/profiler/internal/profile"
 )
 
 // compare compares the page's table of functions or of lines with the rows that gotach report --json prints.
-func (p *tab) compare(table string, in page.Input, o analyze.ReportOptions) {
+func (p *tab) compare(table string, in page.Input, o report.Options) {
 	p.t.Helper()
 	by, name := profile.ByFunction, `r.querySelector('button').textContent, r.dataset.file`
 	if table == "lines" {
@@ -34,10 +33,11 @@ func (p *tab) compare(table string, in page.Input, o analyze.ReportOptions) {
 			want = append(want, fmt.Sprintf("%s|%d|%d|%d|%d", row.File, row.Line, row.Self, row.Total, row.SelfCPU))
 		}
 	}
+	p.table(table)
 	p.wait(`document.documentElement.dataset.hash === location.hash`)
 	eval[bool](p, `(() => { document.querySelector('[data-key=more]')?.click(); return true; })()`)
 	p.wait(`!document.querySelector('[data-key=more]')`)
-	got := eval[[]string](p, `[...document.querySelectorAll('#`+table+` tbody tr')].map((r) => [`+name+`, ...[...r.querySelectorAll('[data-ns]')].slice(0, 3).map((c) => c.dataset.ns)].join('|'))`)
+	got := eval[[]string](p, `[...document.querySelectorAll('#`+table+` tbody tr[data-file]')].map((r) => [`+name+`, ...[...r.querySelectorAll('[data-ns]')].slice(0, 3).map((c) => c.dataset.ns)].join('|'))`)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) || len(got) == 0 {
@@ -53,14 +53,14 @@ func TestPeerPageNumbers(t *testing.T) {
 	in := pagetest.Server(t)
 	file := pagetest.Write(t, page.Options{}, in)
 	p := open(t, file, "", 1280, 800)
-	p.compare("functions", in, analyze.ReportOptions{})
+	p.compare("functions", in, report.Options{})
 	p.sets("d", "idle", "true")
-	p.compare("functions", in, analyze.ReportOptions{Idle: true})
+	p.compare("functions", in, report.Options{Idle: true})
 	p.sets("w", "weight", `"cpu"`)
-	p.compare("functions", in, analyze.ReportOptions{Weight: "cpu"})
+	p.compare("functions", in, report.Options{Weight: "cpu"})
 	p.sets("w", "weight", `"latency"`)
-	p.compare("functions", in, analyze.ReportOptions{Weight: "latency"})
-	open(t, file, "#t=lines", 1280, 800).compare("lines", in, analyze.ReportOptions{})
+	p.compare("functions", in, report.Options{Weight: "latency"})
+	open(t, file, "#t=lines", 1280, 800).compare("lines", in, report.Options{})
 }
 
 // TestPeerPageRange: a drag selects a range, whose numbers are those of report --since --until. A second one is compared with
@@ -72,14 +72,14 @@ func TestPeerPageRange(t *testing.T) {
 	if share := float64(a[0]) / 2e6; share < 0.22 || share > 0.28 {
 		t.Errorf("the range is %v of 2 s, want it from a quarter on", a)
 	}
-	p.compare("functions", pagetest.During(in, page.Span{From: pagetest.Begin + a[0], To: pagetest.Begin + a[1]}), analyze.ReportOptions{Idle: true})
+	p.compare("functions", pagetest.During(in, page.Span{From: pagetest.Begin + a[0], To: pagetest.Begin + a[1]}), report.Options{Idle: true})
 
 	p.selects(0.6, 0.75, chromedp.ButtonModifiers(chromedp.ModifierShift))
 	p.wait(`gotach.settings().second`)
 	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
 	// Hashing became more, waiting for the lock did not.
 	change := func(name string) string {
-		return eval[string](p, `[...document.querySelectorAll('#functions tbody tr')].find((r) => r.querySelector('button').textContent === `+quote(name)+`).children[2].textContent`)
+		return eval[string](p, `[...document.querySelectorAll('#functions tbody tr[data-file]')].find((r) => r.querySelector('button').textContent === `+quote(name)+`).children[2].textContent`)
 	}
 	if got := change("main.hash"); !strings.HasPrefix(got, "+") {
 		t.Errorf("main.hash: %q, want more in the second range", got)
@@ -94,7 +94,7 @@ func TestPeerPageRange(t *testing.T) {
 // TestPeerPageFlame: zoom, invert, search with share and next match, callers, removal.
 func TestPeerPageFlame(t *testing.T) {
 	in := pagetest.Server(t)
-	p := open(t, pagetest.Write(t, page.Options{}, in), "", 1280, 800)
+	p := open(t, pagetest.Write(t, page.Options{}, in), "#t=functions", 1280, 800)
 	width := p.rect("#flame").Width
 	whole := p.boxes("main.hash")
 	p.click(pagetest.Generic, `gotach.settings().zoom.length === 2`)
@@ -148,7 +148,7 @@ func TestPeerPageHash(t *testing.T) {
 	p.search("hash & <b>")
 	p.wait(`document.documentElement.dataset.hash === location.hash`)
 	hash := eval[string](p, `location.hash`)
-	if got := eval[string](p, `(() => { const s = document.getElementById('strip'); for (let i = 0; i < 401; i++) s.dispatchEvent(new WheelEvent('wheel', {deltaY: i % 2 ? 100 : -100})); return location.hash; })()`); got != hash {
+	if got := eval[string](p, `(() => { const s = document.getElementById('strip'); for (let i = 0; i < 401; i++) s.dispatchEvent(new WheelEvent('wheel', {deltaY: i % 2 ? 100 : -100, ctrlKey: true})); return location.hash; })()`); got != hash {
 		t.Errorf("in the middle of a movement the address is %s, want it written once for a frame", got)
 	}
 	p.wait(`document.documentElement.dataset.hash === location.hash`)
@@ -202,7 +202,7 @@ const contrast = `(() => {
 
 // TestPeerPageKeyboard uses the page with the keyboard alone: the help, the strip, and the tables that stand for the graphs.
 func TestPeerPageKeyboard(t *testing.T) {
-	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t)), "", 1280, 800)
+	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t)), "#t=functions", 1280, 800)
 	p.key("c", `document.getElementById('chips').textContent.startsWith('Select a range first')`)
 	p.key("?", `document.getElementById('help').open && document.getElementById('help-keys').rows.length > 15`)
 	if cut := eval[float64](p, `(() => { const d = document.getElementById('help'); return d.scrollTop + d.scrollHeight - d.clientHeight; })()`); cut != 0 {
@@ -230,12 +230,10 @@ func TestPeerPageKeyboard(t *testing.T) {
 	p.key(kb.ArrowDown+kb.ArrowDown, `document.getElementById('status').textContent.startsWith('main.serve')`)
 	p.key(enter, `gotach.settings().zoom.length === 1`)
 	p.sets(kb.Backspace, "zoom", "[]")
-	p.twin("#flame-twin", 6)
-	p.enter(`e.textContent === 'main.hash' && e.closest('#flame-twin')`, `gotach.settings().zoom.length >= 2`)
-	p.keys("r")
+	p.enter(`e.id === 'tab-functions'`, `document.getElementById('functions')`)
 
 	// The table of functions: callers of one.
-	p.enter(`e.textContent === 'main.pause' && e.closest('#functions')`, `/main\.pause [0-9.]+s, [0-9.]+ %$/.test(document.getElementById('flame-bar').textContent)`)
+	p.enter(`e.textContent === 'main.pause' && e.closest('#functions')`, `/main\.pause [0-9.]+s, [0-9.]+ % of it$/.test(document.getElementById('flame-bar').textContent)`)
 }
 
 // TestPeerPageText: what the profile says is text on the page, whatever it has in it.
@@ -253,9 +251,9 @@ func TestPeerPageText(t *testing.T) {
 
 // TestPeerPageTwoFiles: two profiles are compared as two ranges.
 func TestPeerPageTwoFiles(t *testing.T) {
-	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t), pagetest.Server(t)), "", 1280, 800)
+	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t), pagetest.Server(t)), "#t=functions", 1280, 800)
 	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
-	rows := eval[[][]string](p, `[...document.querySelectorAll('#functions tbody tr')].map((r) => [...r.querySelectorAll('[data-ns]')].map((c) => c.dataset.ns))`)
+	rows := eval[[][]string](p, `[...document.querySelectorAll('#functions tbody tr[data-file]')].map((r) => [...r.querySelectorAll('[data-ns]')].map((c) => c.dataset.ns))`)
 	if len(rows) < 5 {
 		t.Fatalf("%d rows", len(rows))
 	}
@@ -265,4 +263,47 @@ func TestPeerPageTwoFiles(t *testing.T) {
 		}
 	}
 	p.key("r", `document.getElementById('flame-bar').textContent.includes('more in B')`)
+}
+
+// TestPeerPageNarrow: at 400 % zoom and on a phone nothing is wider than the window.
+func TestPeerPageNarrow(t *testing.T) {
+	file, locks := pagetest.Write(t, page.Options{}, pagetest.Server(t)), pagetest.Write(t, page.Options{}, pagetest.Contended(t))
+	for _, size := range [][2]int64{{320, 200}, {390, 844}} {
+		p, q := open(t, file, "", size[0], size[1]), open(t, locks, "#t=locks&l=0", size[0], size[1])
+		// What is said of the holders wraps, however long it is.
+		eval[bool](q, `(() => { document.querySelector('#table .detail p').textContent = 'too short to tell one from the next '.repeat(9); return true; })()`)
+		for _, page := range []*tab{p, q} {
+			if wider := eval[[]int64](page, `[document.scrollingElement, document.getElementById('table')].map((e) => e.scrollWidth - e.clientWidth)`); wider[0] > 0 || wider[1] > 0 {
+				t.Errorf("in a window of %d px the page and its table are wider by %v px", size[0], wider)
+			}
+		}
+		p.click("main.serve", `gotach.settings().zoom.length === 1`)
+	}
+}
+
+// TestPeerPageEmpty: where there is nothing to draw the page says why.
+func TestPeerPageEmpty(t *testing.T) {
+	none := pagetest.New(t)
+	none.Empty = true
+	asleep := pagetest.New(t)
+	for at := uint64(0); at < 1_000_000; at += 10_000 {
+		asleep.Add(1, at, 0, pagetest.Wait("sleep"), pagetest.Frame("main.pause", 70))
+	}
+	for _, x := range []struct {
+		in         page.Input
+		hash, want string
+	}{
+		{none.Input(time.Second), "", "There are no samples."},
+		{asleep.Input(time.Second), "#w=cpu", "No goroutine used CPU time in what is selected."},
+	} {
+		p := open(t, pagetest.Write(t, page.Options{}, x.in), x.hash, 1280, 800)
+		for _, id := range []string{"flame-bar", "lives-note", "table"} {
+			p.wait(`document.getElementById('` + id + `').textContent === ` + quote(x.want))
+		}
+		if sums := p.text("#sums"); strings.Contains(sums, "no samples") != (x.hash == "") {
+			t.Errorf("%s: the sums are %q", x.want, sums)
+		}
+		p.table("functions")
+		p.key("]", `document.getElementById('tab-lines').getAttribute('aria-selected') === 'true' && document.getElementById('table').textContent === `+quote(x.want))
+	}
 }

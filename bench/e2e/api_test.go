@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // promised are the packages of the library that docs/compatibility.md makes a promise for.
@@ -26,10 +28,7 @@ func TestAPI(t *testing.T) {
 	const module, golden, unpromised = "github.com/gotach/profiler", "testdata/api.txt", "not promised (v0)"
 	cmd := exec.Command("go", "list", "./...")
 	cmd.Dir = root(t)
-	list, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := testenv.Must(cmd.Output())
 	var api bytes.Buffer
 	var others []string // names of packages without a promise
 	found := 0
@@ -61,9 +60,7 @@ func TestAPI(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(golden, api.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(golden, api.Bytes(), 0o644))
 	}
 	if want, err := os.ReadFile(golden); err != nil || string(want) != api.String() {
 		t.Errorf("the API is not that of %s (%v). If the change keeps what docs/compatibility.md promises, run: go test ./e2e -run TestAPI -update\n%s", golden, err, api.String())
@@ -80,17 +77,10 @@ func parsePackage(t *testing.T, name, dir string) *doc.Package {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(set, file, nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testenv.Must(parser.ParseFile(set, file, nil, parser.ParseComments|parser.SkipObjectResolution))
 		files = append(files, f)
 	}
-	p, err := doc.NewFromFiles(set, files, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return testenv.Must(doc.NewFromFiles(set, files, name))
 }
 
 // declarations returns the exported declarations of a package, without comments.
@@ -116,9 +106,7 @@ func declarations(t *testing.T, p *doc.Package) string {
 			}
 			return true
 		})
-		if err := style.Fprint(&b, token.NewFileSet(), d); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, style.Fprint(&b, token.NewFileSet(), d))
 		b.WriteString("\n\n")
 	}
 	values := func(list []*doc.Value) {

@@ -9,11 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // testdata/compatibility has files of earlier versions, which testdata/compatibility/record wrote. The command reads each, and its JSON
 // has all that it had when the version was new, and perhaps more. With -update the test writes the JSON of files that have none.
 func TestCompatibility(t *testing.T) {
+	testenv.Long(t)
 	versions, err := filepath.Glob(filepath.Join(root(t), "testdata/compatibility/v*"))
 	if err != nil || len(versions) == 0 {
 		t.Fatal(versions, err)
@@ -41,22 +44,15 @@ func reads(t *testing.T, path string) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, name), b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	if packed, err := os.Open(path + ".journal.gz"); err == nil {
 		defer packed.Close()
-		r, err := gzip.NewReader(packed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testenv.Must(gzip.NewReader(packed))
 		b, err := io.ReadAll(r)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name+".journal"), b, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 	}
 	got := map[string]any{}
 	for _, args := range []string{"info", "report --idle --by function", "report --idle --by label:worker"} {
@@ -73,17 +69,13 @@ func reads(t *testing.T, path string) {
 		if err == nil {
 			err = os.WriteFile(golden, append(b, '\n'), 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 	}
 	var want any
 	if b, err = os.ReadFile(golden); err == nil {
 		err = json.Unmarshal(b, &want)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	for _, lack := range lacks(got, want, "") {
 		t.Error(lack)
 	}

@@ -76,9 +76,7 @@ func TestCrashLoop(t *testing.T) {
 			if err == nil {
 				err = cmd.Start()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			told := bufio.NewReader(r)
 			if n == 0 || n%3 > 0 { // at least the first one has samples
 				_, _ = told.Peek(1)
@@ -151,14 +149,11 @@ func deletions(log string) string {
 
 // fileOfRuns returns the file of each run, which must have at least what the run has passed on.
 func fileOfRuns(t *testing.T, dir string, runs map[int]passed) map[int]string {
-	files, err := filepath.Glob(filepath.Join(dir, "*.tach"))
-	testenv.OK(t, err)
+	files := testenv.Must(filepath.Glob(filepath.Join(dir, "*.tach")))
 	of := map[int]string{}
 	for _, path := range files {
-		r, err := reader.Open(path)
-		testenv.OK(t, err)
-		m, err := r.Metadata()
-		testenv.OK(t, err)
+		r := testenv.Must(reader.Open(path))
+		m := testenv.Must(r.Metadata())
 		var has passed
 		for s, err := range r.Samples() {
 			testenv.OK(t, err)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // The bounds in docs/measurements.md are those of the tests that its commands run: each number with its unit stands on a line of the
@@ -37,6 +39,31 @@ func TestDocBounds(t *testing.T) {
 	}
 }
 
+// Each command that prints numbers has rows in the table of docs/measurements.md that says what they are compared with, and no cell
+// is empty. TestDocNames holds that the tests exist.
+func TestDocNumbers(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "docs/measurements.md"), "\n## What each number is compared with\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	found := map[string]int{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (`+"`\\w+`"+`|the page) \|(.*)\|$`).FindAllStringSubmatch(table, -1) {
+		found[strings.Trim(row[1], "`")]++
+		cells := strings.Split(row[2], "|")
+		for _, cell := range cells {
+			if strings.TrimSpace(cell) == "" {
+				t.Errorf("an empty cell in %s", row[0])
+			}
+		}
+		if len(cells) != 4 || !regexp.MustCompile("`Test[A-Z]").MatchString(cells[3]) {
+			t.Errorf("no test in %s", row[0])
+		}
+	}
+	for _, command := range []string{"report", "locks", "waits", "requests", "leaks", "diff", "stacks", "info", "top", "the page"} {
+		if found[command] == 0 {
+			t.Errorf("no number of %s", command)
+		}
+	}
+}
+
 // testFiles returns the text of the files with the tests that a go test command runs.
 func testFiles(t *testing.T, command string) string {
 	pattern := regexp.MustCompile(` -run (\w+)`).FindStringSubmatch(command)
@@ -45,15 +72,9 @@ func testFiles(t *testing.T, command string) string {
 	}
 	var text strings.Builder
 	for _, folder := range regexp.MustCompile(` (\./[\w/]+)`).FindAllStringSubmatch(command, -1) {
-		files, err := filepath.Glob(filepath.Join(root(t), folder[1], "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := testenv.Must(filepath.Glob(filepath.Join(root(t), folder[1], "*_test.go")))
 		for _, name := range files {
-			b, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := testenv.Must(os.ReadFile(name))
 			if regexp.MustCompile(`(?m)^func Test\w*` + pattern[1]).Match(b) {
 				text.Write(b)
 			}

@@ -3,12 +3,15 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/gotach/profiler/internal/testenv"
 )
@@ -21,10 +24,7 @@ const architecture = "docs/architecture.md"
 func docs(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
-	list, err := os.ReadDir(filepath.Join(root(t), "docs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := testenv.Must(os.ReadDir(filepath.Join(root(t), "docs")))
 	for _, e := range list {
 		if strings.HasSuffix(e.Name(), ".md") {
 			pages = append(pages, "docs/"+e.Name())
@@ -41,10 +41,7 @@ func prose(page string) string {
 // read returns a file of this repository.
 func read(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root(t), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(os.ReadFile(filepath.Join(root(t), name)))
 	return string(b)
 }
 
@@ -85,4 +82,65 @@ func TestDocEnvironment(t *testing.T) {
 	if got := names(doc); !slices.Equal(got, code) {
 		t.Errorf("doc.go has %v, env.go %v", got, code)
 	}
+}
+
+// Every link and anchor of the documents leads somewhere, and README leads to every page.
+func TestDocLinks(t *testing.T) {
+	var links, anchors int
+	linked := map[string]bool{"README.md": true}
+	for _, page := range docs(t) {
+		// Code in backticks may look like a link.
+		text := regexp.MustCompile("`[^`\n]*`").ReplaceAllString(prose(read(t, page)), "code")
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]*)\)`).FindAllStringSubmatch(text, -1) {
+			links++
+			u, err := url.Parse(m[1])
+			switch {
+			case err != nil || u.Scheme != "" && (u.Scheme != "https" || u.Host == ""):
+				t.Errorf("%s links to %s", page, m[1])
+				continue
+			case u.Scheme != "":
+				continue
+			}
+			target := page
+			if u.Path != "" {
+				target = path.Join(path.Dir(page), u.Path)
+			}
+			if page == "README.md" {
+				linked[target] = true
+			}
+			if _, err := os.Stat(filepath.Join(root(t), target)); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+			} else if u.Fragment != "" {
+				anchors++
+				if !headings(read(t, target))[u.Fragment] {
+					t.Errorf("%s links to %s, and there is no such heading", page, m[1])
+				}
+			}
+		}
+	}
+	if links < 50 || anchors < 5 {
+		t.Errorf("found only %d links, %d of them to headings", links, anchors)
+	}
+	for _, page := range docs(t) {
+		if !linked[page] {
+			t.Errorf("README.md does not lead to %s", page)
+		}
+	}
+}
+
+// headings returns the anchors that GitHub gives to a page's headings.
+func headings(page string) map[string]bool {
+	anchors := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(prose(page), -1) {
+		anchors[strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1])] = true
+	}
+	return anchors
 }

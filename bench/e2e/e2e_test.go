@@ -74,11 +74,7 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T) string {
 	t.Helper()
-	path, err := gotach()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return testenv.Must(gotach())
 }
 
 // moduleEnv makes the go command complete go.mod without the network.
@@ -89,25 +85,14 @@ var moduleEnv = []string{"GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off"}
 func module(t *testing.T, name, file string) string {
 	t.Helper()
 	dir := t.TempDir()
-	src, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile(filepath.Join(root(t), "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testenv.Must(os.ReadFile(filepath.Join("testdata", name)))
+	mod := testenv.Must(os.ReadFile(filepath.Join(root(t), "go.mod")))
 	// Use the requirements of this module, so that the go command needs no others.
 	_, require, _ := strings.Cut(string(mod), "\nrequire")
 	text := fmt.Sprintf("module example.com/program\n\ngo 1.25.0\n\nrequire github.com/gotach/profiler v0.0.0\n\nreplace github.com/gotach/profiler => %s\n\nrequire%s", root(t), require)
-	sum, err := os.ReadFile(filepath.Join(root(t), "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum := testenv.Must(os.ReadFile(filepath.Join(root(t), "go.sum")))
 	for path, data := range map[string][]byte{file: src, "go.mod": []byte(text), "go.sum": sum} {
-		if err := os.WriteFile(filepath.Join(dir, path), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, path), data, 0o600))
 	}
 	return dir
 }

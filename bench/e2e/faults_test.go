@@ -31,9 +31,7 @@ func TestFaults(t *testing.T) {
 			path := c.path
 			if path == "" {
 				path = filepath.Join(t.TempDir(), "dir", "x.tach")
-				if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, os.Mkdir(filepath.Dir(path), 0o700))
 			}
 			checkFault(t, path, c.fault, c.want)
 		})
@@ -43,9 +41,7 @@ func TestFaults(t *testing.T) {
 func checkFault(t *testing.T, path string, fault func(*profiler.Session) error, want error) {
 	log := &testenv.Log{}
 	s := profiler.Start(profiler.Output(path), profiler.Source(profiler.Portable), profiler.Compression(profiler.Uncompressed), profiler.Logger(log.Logger()))
-	if err := fault(s); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, fault(s))
 	testenv.Await(func() bool { return s.Err() != nil || s.Stats().Samples >= 5 })
 	if err := s.Stop(); !errors.Is(err, want) || !errors.Is(err, s.Err()) {
 		t.Errorf("Stop = %v, Err = %v", err, s.Err())

@@ -58,9 +58,7 @@ func TestPeerDiskComesBack(t *testing.T) {
 			t.Run(name+rotate, func(t *testing.T) {
 				t.Setenv("PROFILE_ROTATE", rotate)
 				dir := testenv.Disk(t, "64m")
-				if err := os.Mkdir(dir+"/out", 0o700); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, os.Mkdir(dir+"/out", 0o700))
 				log := &testenv.Log{}
 				s := profiler.Start(profiler.Output(dir+"/out/x.tach"), profiler.Budget(100), profiler.Compression(profiler.Uncompressed), profiler.Logger(log.Logger()))
 				stop := make(chan bool)
@@ -77,34 +75,22 @@ func TestPeerDiskComesBack(t *testing.T) {
 					}()
 				}
 				time.Sleep(time.Second)
-				if err := c.begin(dir); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, c.begin(dir))
 				time.Sleep(2 * time.Second)
-				if err := c.end(dir); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, c.end(dir))
 				time.Sleep(2 * time.Second)
 				err := s.Stop()
 				close(stop)
 				t.Log(err, log.Lines())
 				var covered, unwritten time.Duration
 				files, err := filepath.Glob(dir + "/out/*.tach") // Files has none that were finished while the folder was gone
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, err)
 				for _, path := range files {
-					r, err := reader.Open(path)
-					if err != nil {
-						t.Fatal(err)
-					}
+					r := testenv.Must(reader.Open(path))
 					if _, err := r.VerifyChecksum(); err != nil {
 						t.Error(err)
 					}
-					m, err := r.Metadata()
-					if err != nil {
-						t.Fatal(err)
-					}
+					m := testenv.Must(r.Metadata())
 					covered, unwritten = covered+m.Session.Duration, unwritten+m.Session.Unwritten
 					t.Log(filepath.Base(path), m.Session.Duration, m.Session.Unwritten, m.Session.Dropped, r.Unfinished(), strings.TrimSpace(m.Session.Error))
 					r.Close()

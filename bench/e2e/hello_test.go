@@ -28,17 +28,10 @@ func hello(t *testing.T, flags ...string) (bin string) {
 	defer m.Unlock()
 	if m.dir == "" {
 		m.dir, m.programs = filepath.Join(built, "hello"), map[string]string{}
-		if err := os.CopyFS(m.dir, os.DirFS(module(t, "hello.go.txt", "main.go"))); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.CopyFS(m.dir, os.DirFS(module(t, "hello.go.txt", "main.go"))))
 		for _, name := range []string{"profiled", "auto", "export", "code"} {
-			src, err := os.ReadFile(filepath.Join("testdata", "hello_"+name+".go.txt"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(m.dir, name+".go"), src, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			src := testenv.Must(os.ReadFile(filepath.Join("testdata", "hello_"+name+".go.txt")))
+			testenv.OK(t, os.WriteFile(filepath.Join(m.dir, name+".go"), src, 0o600))
 		}
 	}
 	key := strings.Join(flags, " ")

@@ -62,21 +62,14 @@ func TestPeerIdle(t *testing.T) {
 func keepRecording(t *testing.T, profile, log, dir string) {
 	t.Helper()
 	for _, path := range []string{profile, log} {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testenv.Must(os.ReadFile(path))
 		if path == log {
 			var packed bytes.Buffer
 			w := gzip.NewWriter(&packed)
 			_, err := w.Write(b)
-			if err := errors.Join(err, w.Close()); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, errors.Join(err, w.Close()))
 			b, path = packed.Bytes(), path+".gz"
 		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(path)), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, filepath.Base(path)), b, 0o644))
 	}
 }

@@ -8,14 +8,18 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/idle"
+	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -77,29 +81,21 @@ type idleResult struct {
 
 func idleResultOf(t *testing.T, profile, log string) *idleResult {
 	t.Helper()
-	f, err := reader.Open(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(reader.Open(profile))
 	defer f.Close()
-	src, err := stream.New([]stream.File{{Stream: f}}, stream.Options{Labels: true, Creators: true, Objects: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Labels: true, Creators: true, Objects: true}))
 	r := &idleResult{stacks: map[string]map[string]time.Duration{"others": {}, "wrong": {}, "labelled": {}}}
 	serves := r.read(t, log, f.Header().Start)
 	type place struct {
-		key    analyze.WaitKey
+		key    idle.Key
 		stack  uint32
 		serves bool
 		label  bool
 	}
-	idle := analyze.NewIdle(src)
+	idle := idle.New(src, nil)
 	sums := map[place]time.Duration{}
 	for s, err := range src.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		key := idle.Add(s)
 		if s.Interpreter == tachyon.User && s.Status&(tachyon.OnCPU|tachyon.HasGIL|tachyon.GILRequested) == 0 {
 			sums[place{key, s.Stack, during(serves[s.Goroutine], s.Time), s.Labels != nil}] += s.Wall
@@ -148,9 +144,7 @@ func during(list []served, at uint64) bool {
 func (r *idleResult) read(t *testing.T, path string, start uint64) map[uint64][]served {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	defer f.Close()
 	var in io.Reader = f
 	if strings.HasSuffix(path, ".gz") {
@@ -176,4 +170,51 @@ func (r *idleResult) read(t *testing.T, path string, start uint64) map[uint64][]
 		t.Fatal(lines.Err())
 	}
 	return out
+}
+
+// In the recordings of TestIdleRecordings clients wait for servers and for free connections. That has a name in nearly all of the time, and
+// no goroutine is said to be the cause: those that answer are behind a connection. Only who has the connections of a pool is said.
+func TestWaitsRecordings(t *testing.T) {
+	http := []string{"a response of an HTTP server"}
+	for kind, names := range map[string][]string{
+		"http1": http, "http2": http, "xhttp2": http,
+		"grpc":  {"a response of a gRPC server", "a message of a gRPC server"},
+		"sql":   {"a response of PostgreSQL", "a free connection of sql.DB"},
+		"nats":  {"a response of NATS"},
+		"redis": {"a response of Redis", "a free connection of go-redis"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			f := testenv.Must(reader.Open("testdata/idle/" + kind + "-load.tach"))
+			defer f.Close()
+			src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true, Creators: true}))
+			w := testenv.Must(locks.FindWaits(analyze.NewSamples(kind, src), locks.WaitOptions{Func: regexp.MustCompile(`^main\.loop$`)}))
+			found := map[string]time.Duration{}
+			left := w.Waited
+			for _, n := range w.Chains {
+				name, _, _ := strings.Cut(n.Name, " (") // "(3 in use)"
+				switch {
+				case name != "" && slices.Contains(names, name):
+					found[name] += n.Time
+					left -= n.Time
+				case n.State == "sleep": // a client of NATS
+					left -= n.Time
+				}
+				for _, by := range n.Next {
+					holds := name == "a free connection of sql.DB" && by.Role == "holds" && (strings.HasPrefix(by.Func, "main.startSQL.") ||
+						strings.HasPrefix(by.Func, "github.com/jackc/pgx/"))
+					if !holds && n.Kind != "sync.Mutex" && n.Kind != "sync.RWMutex" {
+						t.Errorf("%v: %v [%s] %s is said to keep %q waiting", by.Time, by.Role, by.State, by.Func, n.Name)
+					}
+				}
+			}
+			if left > w.Waited/20 {
+				t.Errorf("%v of %v has none of the names %q: %+v", left, w.Waited, names, w.Chains)
+			}
+			for _, name := range names {
+				if found[name] == 0 {
+					t.Errorf("nobody waits for %s", name)
+				}
+			}
+		})
+	}
 }

@@ -51,7 +51,9 @@ var rooms = []struct {
 	{"internal/frames", "tachyon", "", "numbers frames; translates between two tables"},
 	{"internal/wire", "tachyon", "github.com/klauspost/compress", "bytes: header, footer, tables, checksum, zstd settings"},
 
-	{"sampler/...", "tachyon internal/own internal/prefetch", "golang.org/x/sys", "ticks, sources, budget: which goroutine is sampled when"},
+	{"internal/mem", "", "golang.org/x/sys", "memory of this process, read and written by address"},
+	{"internal/goruntime/...", "tachyon internal/mem", "golang.org/x/sys", "what is known of Go's runtime: offsets, statuses, wait reasons, tables of functions"},
+	{"sampler/...", "tachyon internal/own internal/prefetch internal/mem internal/goruntime/...", "golang.org/x/sys", "ticks, sources, budget: which goroutine is sampled when"},
 	{"internal/journal", "tachyon internal/files internal/wire", "golang.org/x/sys", "the writer's state in a mapped file, for kills"},
 	{"writer", "tachyon internal/own internal/prefetch internal/files internal/wire internal/journal", "github.com/klauspost/compress", "samples to one file"},
 	{"internal/rotate", "tachyon internal/frames internal/own internal/journal writer", "", "one stream of samples to many files"},
@@ -67,21 +69,33 @@ var rooms = []struct {
 	{"internal/profile", "tachyon internal/frames internal/reader internal/stream", "", "the profile added up"},
 	{"nytprof", "", "github.com/klauspost/compress", "files of Perl's NYTProf, both ways"},
 	{"internal/formats/...", "tachyon internal/files internal/frames writer internal/reader internal/stream internal/profile nytprof", "github.com/google/pprof github.com/klauspost/compress golang.org/x/sys", "the table of formats, and a package for each"},
-	{"internal/analyze", "tachyon internal/source internal/reader internal/stream internal/profile", "", "questions that samples answer: a file for each analysis"},
-	{"internal/page", "tachyon internal/source internal/site internal/stream internal/profile internal/analyze", "", "the HTML page of a profile: its data, its script, its server"},
+	{"internal/analyze", "tachyon internal/stream internal/profile", "", "questions that samples answer: what the analyses share"},
+	{"internal/analyze/syntax", "tachyon internal/source internal/analyze", "", "what source text says of locks and channels"},
+	{"internal/analyze/idle", "tachyon internal/source internal/stream internal/profile internal/analyze internal/analyze/syntax", "", "which waits are idle"},
+	{"internal/analyze/leaks", "tachyon internal/profile internal/analyze internal/analyze/idle", "", "which groups of goroutines grow"},
+	{"internal/analyze/cores", "tachyon internal/stream internal/profile internal/analyze", "", "who had the cores while goroutines waited for one"},
+	{"internal/analyze/locks", "tachyon internal/source internal/reader internal/stream internal/profile internal/analyze internal/analyze/idle internal/analyze/syntax", "", "what goroutines wait for, and who has it"},
+	{"internal/analyze/requests", "tachyon internal/source internal/stream internal/profile internal/analyze internal/analyze/cores internal/analyze/idle internal/analyze/syntax", "", "how many requests there are, and why some are slow"},
+	{"internal/analyze/diff", "tachyon internal/stream internal/profile internal/analyze internal/analyze/requests", "", "what changed between two sides"},
+	{"internal/analyze/instant", "tachyon internal/stream internal/profile internal/analyze internal/analyze/idle", "", "what every goroutine did at an instant"},
+	{"internal/analyze/report", "tachyon internal/source internal/stream internal/profile internal/analyze internal/analyze/cores internal/analyze/idle internal/analyze/leaks internal/analyze/locks internal/analyze/requests", "", "the samples added up; what one reading tells of all"},
+	{"internal/analyze/findings", "tachyon internal/stream internal/profile internal/analyze/leaks internal/analyze/locks internal/analyze/requests internal/analyze/report", "", "what is wrong with a program, in sentences: a file for each kind"},
+	{"internal/page", "tachyon internal/source internal/site internal/stream internal/profile internal/analyze internal/analyze/idle internal/analyze/leaks internal/analyze/locks internal/analyze/requests internal/analyze/diff internal/analyze/report internal/analyze/findings", "", "the HTML page of a profile: its data, its script, its server"},
 	{"export", "internal/hook internal/formats", "", "blank import that lets a session write other formats"},
 	{"leaks", "tachyon internal/hook internal/own", "", "blank import that lets a session ask the runtime for leaks"},
 	{"httpprof/internal/shared", ". internal/session", "", "the session that all handlers share; their folders"},
-	{"httpprof", ". internal/own internal/files internal/session internal/site internal/formats httpprof/internal/shared", "", "the handler for net/http"},
+	{"httpprof", ". internal/own internal/files internal/session internal/site internal/stream internal/formats internal/analyze internal/analyze/instant httpprof/internal/shared", "", "the handler for net/http"},
 	{"httpprof/ui", ". internal/own internal/files internal/site internal/stream internal/formats internal/page httpprof/internal/shared", "", "the handler that serves the page of the running program"},
 	{"internal/gotest/hook", ". internal/own internal/session", "", "what test binaries of `gotach test` do"},
-	{"internal/page/pagetest", "tachyon internal/testenv/... writer internal/reader internal/stream internal/profile internal/analyze internal/page", "", "profiles for tests of the page"},
+	{"internal/page/pagetest", "tachyon internal/testenv/... writer internal/reader internal/stream internal/profile internal/analyze/report internal/page", "", "profiles for tests of the page"},
+	{"internal/analyze/analyzetest", "tachyon internal/testenv/... writer internal/source internal/reader internal/stream internal/profile internal/analyze", "", "recordings for tests of the analyses"},
 
 	{"cmd/gotach/internal/parquet", "tachyon internal/reader internal/stream internal/profile internal/formats", "github.com/parquet-go/parquet-go", "Parquet files for databases"},
-	{"cmd/gotach/internal/top", "tachyon internal/files internal/reader internal/stream internal/profile internal/analyze", "", "what `gotach top` shows: the latest samples of a running program"},
+	{"cmd/gotach/internal/top", "tachyon internal/files internal/reader internal/stream internal/profile internal/analyze internal/analyze/leaks internal/analyze/locks internal/analyze/report", "", "what `gotach top` shows: the latest samples of a running program"},
 	{"cmd/gotach/internal/push", "tachyon internal/files internal/reader internal/journal internal/stream internal/profile internal/formats cmd/gotach/internal/parquet", "", "sends the files of a directory to other programs: cursor, retries, targets"},
-	{"cmd/gotach/internal/gotest", "tachyon internal/reader internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},
-	{"cmd/gotach", ". tachyon internal/files export internal/analyze internal/formats cmd/gotach/internal/parquet cmd/gotach/internal/gotest internal/page internal/profile cmd/gotach/internal/push internal/recovery internal/source internal/stream cmd/gotach/internal/top", "github.com/spf13/cobra github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
+	{"cmd/gotach/internal/gotest", "tachyon internal/reader internal/stream internal/formats internal/gotest/hook", "", "runs `go test` with a profile of all packages"},
+	{"cmd/gotach/internal/attach", "tachyon internal/goruntime/... writer", "golang.org/x/sys", "reads and records the goroutines of another process, which knows nothing of it"},
+	{"cmd/gotach", ". tachyon internal/files export internal/analyze internal/analyze/cores internal/analyze/leaks internal/analyze/locks internal/analyze/requests internal/analyze/diff internal/analyze/instant internal/analyze/report internal/analyze/findings internal/formats cmd/gotach/internal/attach cmd/gotach/internal/parquet cmd/gotach/internal/gotest internal/page internal/profile cmd/gotach/internal/push internal/recovery internal/source internal/stream cmd/gotach/internal/top", "github.com/spf13/cobra github.com/spf13/pflag github.com/schollz/progressbar/v3 charm.land/bubbletea/v2 charm.land/lipgloss/v2 golang.org/x/term", "the command: a file for each subcommand"},
 	{"cmd/gotach/internal/fleet", "", "", "tests with databases: the statements of docs/fleet.md"},
 
 	{"bench", ". tachyon internal/reader internal/testenv/...", "github.com/felixge/fgprof github.com/google/pprof golang.org/x/sys", "the comparison with other profilers"},
@@ -217,10 +231,7 @@ func TestImports(t *testing.T) {
 	golden := filepath.Join("testdata", "imports.txt")
 	got := text(ours) + "\n" + text(standard)
 	if !strings.HasPrefix(runtime.Version(), "go1.26") { // other versions have other internal packages
-		b, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testenv.Must(os.ReadFile(golden))
 		_, of, _ := strings.Cut(string(b), "\n\n")
 		got = text(ours) + "\n" + of
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // A function's name says what it is, and its file's build tag says when it runs: TestPeer with peers,
@@ -43,9 +45,7 @@ func TestKinds(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	if found[""] == 0 || found["peers"] == 0 || found["measure"] == 0 {
 		t.Errorf("files by build tag: %v", found)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/leaks"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
@@ -60,19 +61,10 @@ func TestProvenLeaks(t *testing.T) {
 	if out, err := again(t, "GOTACH_TEST_LEAKS="+path, "PROFILE_OUT=", "PROFILE_LEAKS=1").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	r, err := reader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(reader.Open(path))
 	defer r.Close()
-	src, err := stream.New([]stream.File{{Stream: r}}, stream.Options{Creators: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := analyze.FindLeaks(analyze.NewSamples(path, src))
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Creators: true}))
+	l := testenv.Must(leaks.Find(analyze.NewSamples(path, src)))
 	if !l.Asked {
 		t.Fatal("the runtime was not asked")
 	}

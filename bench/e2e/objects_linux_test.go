@@ -33,8 +33,8 @@ type place struct {
 	offset uint64
 }
 
-// locks are the locks of the program.
-var locks = map[place]string{
+// plantedLocks are the locks of the program.
+var plantedLocks = map[place]string{
 	{"main.alone", 0}:         tachyon.ObjectMutex,
 	{"main.server", 24}:       tachyon.ObjectRWMutex,
 	{"main.shards", 7*16 + 8}: tachyon.ObjectMutex,
@@ -47,10 +47,8 @@ func objectNames(t *testing.T, bin string, kill bool, unnamed string) {
 	if kill {
 		cmd := exec.Command(bin, "wait")
 		cmd.Env = append(os.Environ(), env...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		testenv.Await(func() bool { return named(path, len(locks)) })
+		testenv.OK(t, cmd.Start())
+		testenv.Await(func() bool { return named(path, len(plantedLocks)) })
 		cmd.Process.Kill()
 		cmd.Wait()
 	} else if out, code := runFor(t, 2*time.Minute, env, bin); code != 0 {
@@ -71,18 +69,18 @@ func objectNames(t *testing.T, bin string, kill bool, unnamed string) {
 		if o.Static != 0 {
 			static++
 		}
-		if kind, ok := locks[place{o.Symbol, o.Offset}]; ok && o.Kind == kind {
+		if kind, ok := plantedLocks[place{o.Symbol, o.Offset}]; ok && o.Kind == kind {
 			found++
 		} else if o.Symbol != "" {
 			t.Errorf("there is no such lock: %+v", o)
 		}
 	}
-	want := len(locks)
+	want := len(plantedLocks)
 	if unnamed != "" {
 		want = 0
 	}
-	if static != len(locks) || found != want {
-		t.Errorf("%d objects in variables, %d with the right names, want %d and %d: %+v", static, found, len(locks), want, m.Objects)
+	if static != len(plantedLocks) || found != want {
+		t.Errorf("%d objects in variables, %d with the right names, want %d and %d: %+v", static, found, len(plantedLocks), want, m.Objects)
 	}
 }
 

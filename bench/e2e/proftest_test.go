@@ -53,9 +53,7 @@ func TestProftest(t *testing.T) {
 			}
 			found := tc.pattern == "TestNone" || !tc.finished
 			for s, err := range r.Samples() {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, err)
 				for _, id := range s.Stack {
 					found = found || strings.HasSuffix(r.Frames()[id].Func, "."+tc.pattern)
 				}
@@ -80,15 +78,10 @@ func TestProftestTogether(t *testing.T) {
 	testenv.Long(t)
 	t.Parallel()
 	dir, out := module(t, "hook_test.go.txt", "hook_test.go"), t.TempDir()
-	src, err := os.ReadFile(filepath.Join(dir, "hook_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testenv.Must(os.ReadFile(filepath.Join(dir, "hook_test.go")))
 	for _, p := range []string{"a", "b", "c"} {
 		path := filepath.Join(dir, p, "same")
-		if err := errors.Join(os.MkdirAll(path, 0o755), os.WriteFile(filepath.Join(path, "hook_test.go"), src, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, errors.Join(os.MkdirAll(path, 0o755), os.WriteFile(filepath.Join(path, "hook_test.go"), src, 0o600)))
 	}
 	text := run(t, dir, append(moduleEnv, "PROFILE_OUT="+filepath.Join(out, "x.tach")),
 		"go", "test", "-count=1", "-vet=off", "-v", "-p=3", "-run=TestPass", "./a/...", "./b/...", "./c/...")

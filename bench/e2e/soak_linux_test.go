@@ -96,9 +96,7 @@ func soak(t *testing.T, name string, mostMB int64) (said soaked) {
 		if path != "" {
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, cmd.Start())
 		defer cmd.Process.Kill()
 		cmds = append(cmds, cmd)
 	}
@@ -161,10 +159,7 @@ func TestChurn(t *testing.T) {
 	testenv.Long(t)
 	t.Parallel()
 	said := soak(t, "one file", 40)
-	r, err := reader.Open(said.Files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(reader.Open(said.Files[0]))
 	defer r.Close()
 	is := make([]bool, len(r.Frames())) // frames of request after it has set its label
 	for i, f := range r.Frames() {
@@ -172,18 +167,14 @@ func TestChurn(t *testing.T) {
 	}
 	sampled := map[uint64]bool{} // goroutines that had a sample in their last sleep
 	for s, err := range r.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if n := len(s.Stack); n > 1 && s.Stack[n-1] < uint32(len(is)) && is[s.Stack[n-1]] && strings.HasPrefix(r.Frames()[s.Stack[0]].Func, "[sleep]") {
 			sampled[s.Thread] = true
 		}
 	}
 	creators, labels := map[uint64]bool{}, map[string]bool{}
 	for g, err := range r.Goroutines() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if !sampled[g.ID] {
 			continue
 		}
@@ -210,10 +201,7 @@ func checkParts(t *testing.T, said *soaked) {
 	var samples, dropped, missed int64
 	last := map[uint64]uint64{} // time of the latest sample, by goroutine
 	for i, path := range said.Files {
-		r, err := reader.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testenv.Must(reader.Open(path))
 		defer r.Close()
 		m, err := r.Metadata()
 		if err != nil || m.Session == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 )
 
@@ -25,9 +26,7 @@ func TestMeasureStopSoon(t *testing.T) {
 			s := profiler.Start(profiler.Output(path), profiler.Rate(10000))
 			timer := time.AfterFunc(time.Minute, func() {})
 			begin := time.Now()
-			if err := s.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, s.Stop())
 			took = append(took, time.Since(begin))
 			timer.Stop()
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 const answersPage = "../../docs/cases.md"
@@ -24,10 +26,10 @@ type question struct {
 }
 
 var questions = []question{
-	{"nats", `report nats.tach`, `BLOCKED AT|LOCK\n`, `LOCK$`, 2, `held in \[sleep\] main\.\(\*rates\)\.load `},
+	{"nats", `report nats.tach`, `wait for the lock|BLOCKED AT`, `^\d\. lock`, 3, `main\.\(\*rates\)\.load\b`},
 	{"nats", `requests nats.tach --func 'main.answerPrice$'`, "", `MORE  AT$`, 1, `\[(sync\.Mutex\.Lock|sleep)\] main\.\(\*rates\)\.(current|load) `},
-	{"nats", `waits 'main.answerPrice$' nats.tach`, "", `for r\.mu`, 1, `held by .*\[sleep\] main\.\(\*rates\)\.load `},
-	{"sqlite", `report sqlite.tach`, `BLOCKED AT`, `BLOCKED AT`, 4, `\[sleep\] main\.fetchPage `},
+	{"nats", `waits 'main.answerPrice$' nats.tach`, "", `for (r\.mu|Mutex in )`, 1, `held by .*\[sleep\] main\.\(\*rates\)\.load `},
+	{"sqlite", `report sqlite.tach`, `BLOCKED AT`, `BLOCKED AT`, 1, `\[syscall\] main\.saveOrder `},
 	{"sqlite", `requests sqlite.tach --func 'main.saveOrder$'`, "", `MORE  AT$`, 2, `\[syscall\] .*modernc\.org/libc\.sleepSyscall`},
 	{"sqlite", `report sqlite.tach --callers 'libc.sleepSyscall$' --top 1`, "", `FUNCTION, AND BELOW`, 1, `_sqlite3InvokeBusyHandler → .* → main\.saveOrder\b`},
 	{"sqlite", `report sqlite.tach --blocked WINDOW`, "", `BLOCKED AT`, 3, `\[sleep\] main\.fetchPage `},
@@ -51,10 +53,7 @@ func TestCases(t *testing.T) {
 // onPage returns the command and the answer that docs/cases.md has for a question.
 func (q *question) onPage(t *testing.T) (answer string, ok bool) {
 	t.Helper()
-	text, err := os.ReadFile(answersPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile(answersPage))
 	command := strings.Replace(regexp.QuoteMeta(q.args), "WINDOW", `--since [0-9.]+s --until [0-9.]+s`, 1)
 	m := regexp.MustCompile("(?s)```\n(\\$ gotach " + command + "\n.*?)```\n").FindSubmatch(text)
 	if m == nil {

@@ -65,10 +65,7 @@ func (q *question) ask(t *testing.T, dir string) {
 		t.Errorf("%s does not have the command gotach %s", answersPage, q.args)
 		return
 	}
-	text, err := os.ReadFile(answersPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile(answersPage))
 	write(t, answersPage, strings.Replace(string(text), old, q.shorten(answer), 1))
 }
 
@@ -138,10 +135,7 @@ func profileAnswers(t *testing.T, dir, fault string) {
 func profilePrometheus(t *testing.T, dir string) {
 	t.Helper()
 	bin := buildPrometheus(t)
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testenv.Must(net.Listen("tcp", "localhost:0"))
 	addr := l.Addr().String()
 	l.Close()
 	config := "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: self\n    static_configs:\n      - targets: ['" + addr + "']\n"
@@ -187,9 +181,7 @@ func buildPrometheus(t *testing.T) string {
 	module := moduleIn(t, goroot, work, "github.com/prometheus/prometheus@v0.307.3")
 	write(t, filepath.Join(module, "cmd/prometheus/zz_gotach.go"), "package main\n\nimport _ \"github.com/gotach/profiler/auto\"\n")
 	plugins := filepath.Join(module, "plugins/plugins.go")
-	if err := os.Remove(plugins); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Remove(plugins))
 	write(t, plugins, "package plugins\n")
 	bin := filepath.Join(work, "prometheus")
 	gocmd(t, goroot, module, "build", "-mod=mod", "-o", bin, "./cmd/prometheus")
@@ -202,9 +194,7 @@ func profileCase(t *testing.T, cmd *exec.Cmd, out string, load func()) {
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.Env = append(os.Environ(), "PROFILE_OUT="+out)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, cmd.Start())
 	defer cmd.Process.Kill()
 	load()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {

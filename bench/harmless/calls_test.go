@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/syscalls"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestHarmCalls compares the lists of package syscalls with docs/harm.md, or writes them with -update.
@@ -59,19 +60,13 @@ func TestSystemCallsAreListed(t *testing.T) {
 	for _, c := range slices.Concat(syscalls.Runtime, syscalls.Session, syscalls.Native) {
 		listed[c.Name] = true
 	}
-	files, err := filepath.Glob("../../sampler/internal/*/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testenv.Must(filepath.Glob("../../sampler/internal/*/*.go"))
 	found := 0
 	for _, f := range files {
 		if strings.HasSuffix(f, "_test.go") {
 			continue
 		}
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(os.ReadFile(f))
 		for _, m := range systemCalls.FindAllStringSubmatch(string(text), -1) {
 			found++
 			if name := strings.ToLower(m[1]); !listed[name] {

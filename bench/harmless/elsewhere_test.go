@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // shownCases are cases that other tests of this package and those of sampler/internal/native cover. These tests check the results.
@@ -85,10 +87,7 @@ func TestHarmShown(t *testing.T) {
 	files = append(files, "delve_test.go")
 	var code strings.Builder
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(os.ReadFile(name))
 		code.Write(text)
 	}
 	var b strings.Builder

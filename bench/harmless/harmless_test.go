@@ -89,10 +89,7 @@ func compare(t *testing.T, s suite, p pkg, rounds int) (harm []string) {
 		plain := start(t, s, p, p.plain, filepath.Join(out, "plain.log"))
 		profiled := start(t, s, p, p.profiled, filepath.Join(out, "profiled.log"),
 			"PROFILE_OUT="+filepath.Join(out, "%p.tach"), "PROFILE_SOURCE=native", "PROFILE_RATE=1000")
-		text, err := os.ReadFile(profiled.log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(os.ReadFile(profiled.log))
 		st, err := sampled(filepath.Join(out, fmt.Sprint(profiled.pid, ".tach")))
 		for _, h := range harms(plain, profiled, string(text), err) {
 			harm = append(harm, fmt.Sprintf("round %d: %s", round, h))

@@ -59,10 +59,7 @@ func prepare(t *testing.T, s suite) []pkg {
 	goroot := toolchain(t, work)
 	module := moduleIn(t, goroot, work, s.module)
 	testingFile := filepath.Join(goroot, "src", "testing", "testing.go")
-	src, err := os.ReadFile(testingFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testenv.Must(os.ReadFile(testingFile))
 	if bytes.Count(src, []byte(testingAfter)) != 1 {
 		t.Fatalf("%s has no method after of M, to hook into", testingFile)
 	}
@@ -88,9 +85,7 @@ func prepare(t *testing.T, s suite) []pkg {
 				filepath.Join(p.dir, "zz_gotach_test.go"): write(t, base+"_test.go", fmt.Sprintf(hookFile, name+"_test", imports, s.hook)),
 				testingFile: hooked,
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			test := []string{"test", "-mod=mod", "-vet=off", "-c"}
 			gocmd(t, goroot, module, append(test, "-o", p.profiled, "-overlay", write(t, base+".json", string(overlay)), p.path)...)
 			gocmd(t, goroot, module, append(test, "-o", p.plain, p.path)...)
@@ -109,9 +104,7 @@ func moduleIn(t *testing.T, goroot, work, module string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(work, "module")
 	if module == "" {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.Mkdir(dir, 0o755))
 		write(t, filepath.Join(dir, "go.mod"), "module harmless\n\ngo 1.25.0\n")
 	} else {
 		// A copy, because the module cache is read-only, and tests write files in their directories. Also, only the main
@@ -124,14 +117,9 @@ func moduleIn(t *testing.T, goroot, work, module string) (dir string) {
 			}
 			module = got.Dir
 		}
-		if err := os.CopyFS(dir, os.DirFS(module)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.CopyFS(dir, os.DirFS(module)))
 	}
-	checkout, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkout := testenv.Must(filepath.Abs("../.."))
 	// Use the module's requirements and ours, the higher version of each, for both binaries.
 	gocmd(t, goroot, dir, "mod", "edit", "-toolchain=none",
 		"-require=github.com/gotach/profiler@v0.0.0", "-replace=github.com/gotach/profiler="+checkout)
@@ -154,9 +142,7 @@ func toolchain(t *testing.T, work string) string {
 		return goroot
 	}
 	link := filepath.Join(work, "goroot")
-	if err := os.Symlink(goroot, link); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Symlink(goroot, link))
 	return link
 }
 
@@ -182,8 +168,6 @@ func gocmd(t *testing.T, goroot, dir string, args ...string) string {
 
 func write(t *testing.T, path, content string) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(path, []byte(content), 0o644))
 	return path
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -46,9 +47,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 		args = append(args, "-test.skip="+s.skip)
 	}
 	out, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	defer out.Close()
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = p.dir
@@ -59,9 +58,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 	})
 	cmd.Env = append(append(cmd.Env, "PWD="+p.dir), env...)
 	begin := time.Now()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, cmd.Start())
 	r := run{pid: cmd.Process.Pid, log: log}
 	// -test.timeout works only if the runtime still works. If it does not, SIGQUIT may still
 	// print the stacks.
@@ -84,10 +81,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 // verdicts parses the output of a test binary with go tool test2json.
 func verdicts(t *testing.T, p pkg, log string) map[string]string {
 	t.Helper()
-	in, err := os.Open(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(os.Open(log))
 	defer in.Close()
 	cmd := exec.Command("go", "tool", "test2json", "-p", p.path)
 	cmd.Stdin = in

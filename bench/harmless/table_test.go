@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,11 +20,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
+	"golang.org/x/sys/unix"
 )
 
 // TestHarmTable runs the cases with the native source, and the ways to end with the portable source too. It takes the programs
@@ -31,9 +31,8 @@ import (
 // -update.
 func TestHarmTable(t *testing.T) {
 	testenv.Again(t)
-	harmTable(t, func(s *harmSection, c *harmCase, source string) bool {
-		return cellOfTest(s, c, source) && (!testing.Short() || s.heading == ends || s.heading == "Signals")
-	})
+	testenv.Long(t)
+	harmTable(t, cellOfTest)
 }
 
 // cellOfTest reports whether a cell is for TestHarmTable. What a program does without a session is on the page.
@@ -320,4 +319,65 @@ func profile(t *testing.T, dir, source string) string {
 		}
 	}
 	return "profile " + state + instead
+}
+
+// TestHarmSuites compares the list of suites with docs/harm.md, or writes it with -update.
+func TestHarmSuites(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("\n| suite | of | packages | tests |\n|---|---|---|---|\n")
+	for _, s := range suites {
+		of := "the standard library"
+		if s.module != "" {
+			of = "`" + s.module + "`"
+		}
+		which := "all"
+		switch {
+		case s.run != "":
+			which = "some"
+		case s.skip != "":
+			which = "most"
+		}
+		fmt.Fprintf(&b, "| %s | %s | `%s` | %s |\n", s.name, of, strings.Join(s.pkgs, "`, `"), which)
+	}
+	b.WriteByte('\n')
+	written(t, "suites", b.String())
+}
+
+var update = flag.Bool("update", false, "rewrite the tables of docs/harm.md and the answers of docs/cases.md")
+
+const harmPage = "../../docs/harm.md"
+
+// written compares a part of docs/harm.md with want, or replaces it with -update. The part is between
+// a line "<!-- NAME: …" and the next line "<!-- end of NAME -->".
+func written(t *testing.T, name, want string) {
+	t.Helper()
+	before, got, after := part(t, name)
+	if *update {
+		testenv.OK(t, os.WriteFile(harmPage, []byte(before+want+after), 0o666))
+		return
+	}
+	was, is := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for _, line := range is {
+		if !slices.Contains(was, line) {
+			t.Errorf("%s lacks the line\n%s", harmPage, line)
+		}
+	}
+	if len(was) != len(is) {
+		t.Errorf("%s has %d lines of %s, the test writes %d", harmPage, len(was), name, len(is))
+	}
+}
+
+// part returns a part of docs/harm.md, and the text before and after it. The lines that mark the part's
+// begin and end belong to before and after.
+func part(t *testing.T, name string) (before, got, after string) {
+	t.Helper()
+	text := testenv.Must(os.ReadFile(harmPage))
+	begin, end := "<!-- "+name+": ", "<!-- end of "+name+" -->\n"
+	before, rest, begun := strings.Cut(string(text), begin)
+	command, rest, commanded := strings.Cut(rest, "\n")
+	got, after, ended := strings.Cut(rest, end)
+	if !begun || !commanded || !ended {
+		t.Fatalf("%s has no place for %s", harmPage, name)
+	}
+	return before + begin + command + "\n", got, end + after
 }

@@ -15,7 +15,10 @@ import (
 
 func init() { loads["etcd"] = etcdServer }
 
-// etcdServer is written to by several clients.
+// watcher is the key of a context value.
+type watcher struct{}
+
+// etcdServer is written to by several clients. Others watch keys that do not change, and keep leases alive.
 func etcdServer(stop <-chan struct{}, folder string) error {
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(folder, "etcd")
@@ -36,10 +39,32 @@ func etcdServer(stop <-chan struct{}, folder string) error {
 	if err != nil {
 		return err
 	}
+	for i := range 16 {
+		ctx := context.WithValue(context.Background(), watcher{}, i) // a stream of its own
+		events := c.Watch(clientv3.WithRequireLeader(ctx), fmt.Sprintf("watched%d", i))
+		go func() {
+			for range events {
+			}
+		}()
+	}
+	lease, err := c.Grant(context.Background(), 60)
+	if err != nil {
+		return err
+	}
+	alive, err := c.KeepAlive(context.Background(), lease.ID)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for range alive {
+		}
+	}()
 	var n atomic.Int64
 	for range 32 {
 		go until(stop, func() {
-			c.Put(context.Background(), fmt.Sprintf("key%d", n.Add(1)%10000), "a value of some length, as configurations have")
+			timed("grpc", func() {
+				c.Put(context.Background(), fmt.Sprintf("key%d", n.Add(1)%10000), "a value of some length, as configurations have")
+			})
 		})
 	}
 	return nil

@@ -3,6 +3,8 @@
 //
 //	servers LOAD SECONDS FOLDER
 //
+// With requests/LOAD it writes gotach's profile only, and what the load says of its own requests. With alone/LOAD it writes
+// gotach's profile only.
 // The clients are in the same process. With the build tag small there are only the programs of small.go, without other modules.
 // TestMeasureServers of package bench runs all loads.
 package main
@@ -26,7 +28,13 @@ type load func(stop <-chan struct{}, folder string) error
 var loads = map[string]load{"bursts": bursts, "tcp": tcp, "mixed": mixed, "short": short}
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	var err error
+	if what := os.Getenv("SERVERS_ASK"); what != "" {
+		err = asks(what)
+	} else {
+		err = run(os.Args[1:])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -34,7 +42,12 @@ func main() {
 
 func run(args []string) error {
 	var seconds int
-	if len(args) != 3 || loads[args[0]] == nil {
+	name, logged, alone := "", false, false
+	if len(args) == 3 {
+		name, logged = strings.CutPrefix(args[0], "requests/")
+		name, alone = strings.CutPrefix(name, "alone/")
+	}
+	if loads[name] == nil {
 		return fmt.Errorf("usage: servers LOAD SECONDS FOLDER; LOAD is one of %s", strings.Join(slices.Sorted(maps.Keys(loads)), ", "))
 	}
 	if _, err := fmt.Sscan(args[1], &seconds); err != nil {
@@ -42,10 +55,19 @@ func run(args []string) error {
 	}
 	folder := args[2]
 	stop := make(chan struct{})
-	if err := loads[args[0]](stop, folder); err != nil {
+	if err := loads[name](stop, folder); err != nil {
 		return err
 	}
 	time.Sleep(time.Second) // connections, caches
+	if logged {
+		defer close(stop)
+		return requests.record(seconds, folder)
+	}
+	if alone {
+		session := profiler.Start(profiler.Output(filepath.Join(folder, "gotach.tach")))
+		time.Sleep(time.Duration(seconds) * time.Second)
+		return session.Stop()
+	}
 	f, err := os.Create(filepath.Join(folder, "pprof.pb.gz"))
 	if err != nil {
 		return err

@@ -34,9 +34,11 @@ func victoriaServer(stop <-chan struct{}, folder string) error {
 	common.StartIngestionRateLimiter(0)
 	vminsert.Init()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !vminsert.RequestHandler(w, r) && !vmselect.RequestHandler(w, r) {
-			http.NotFound(w, r)
-		}
+		timed("http", func() {
+			if !vminsert.RequestHandler(w, r) && !vmselect.RequestHandler(w, r) {
+				http.NotFound(w, r)
+			}
+		})
 	}))
 	done := func(r *http.Response, err error) {
 		if err == nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
@@ -44,18 +44,18 @@ lost, and a warning says how many. A flame graph leaves out what is too narrow t
 ` + sourceHelp + `
 A nytprof profile has them as a whole, and standard error says how many.`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
-  gotach convert app.tach -o app.svg                 # a flame graph for documents
-  gotach convert app.tach -o app.firefox.json.gz     # for profiler.firefox.com and ui.perfetto.dev
-  gotach convert app.tach -o app.speedscope.json     # for www.speedscope.app
+  gotach convert app.tach -o app.svg              # a flame graph for documents
+  gotach convert app.tach -o app.firefox.json.gz  # for Firefox's profiler, Perfetto
+  gotach convert app.tach -o app.speedscope.json  # for www.speedscope.app
   gotach convert app.tach --label handler=/search --since -60s -o slow.pb.gz
   gotach convert app.tach --slowest 1% -o slow.pb.gz && go tool pprof -http=: slow.pb.gz
-  gotach convert app.tach -o tables --to parquet     # for databases; see docs/fleet.md
+  gotach convert app.tach -o tables --to parquet  # for databases
   gotach convert app.tach -o default.pgo && go build -pgo=default.pgo
   gotach convert app.*.tach -o all.tach
   gotach convert app.tach -o app.bin && python3.15 -m profiling.sampling replay app.bin`,
 		Args: someFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			var ro *analyze.RequestOptions
+			var ro *requests.Options
 			switch {
 			case slowest != "":
 				r, err := requestOptions("convert", function, slowest, &choice)
@@ -92,7 +92,7 @@ A nytprof profile has them as a whole, and standard error says how many.`,
 }
 
 // convert converts files. If slow is not nil, only the slowest requests are selected.
-func convert(e *env, in []string, out, to string, o formats.Options, slow *analyze.RequestOptions, sources *sourceFlags) error {
+func convert(e *env, in []string, out, to string, o formats.Options, slow *requests.Options, sources *sourceFlags) error {
 	if out == "" {
 		return usagef("convert: no output; set it with -o OUT")
 	}
@@ -144,12 +144,12 @@ func convert(e *env, in []string, out, to string, o formats.Options, slow *analy
 }
 
 // selectSlow reads a profile and selects its slowest requests.
-func selectSlow(in *formats.Input, sel *stream.Selection, o analyze.RequestOptions) error {
+func selectSlow(in *formats.Input, sel *stream.Selection, o requests.Options) error {
 	s, err := samples(in, stream.Options{Labels: true})
 	if err != nil {
 		return err
 	}
-	slow, err := analyze.FindSlowRequests(s, o)
+	slow, err := requests.FindSlow(s, o)
 	if err != nil {
 		return err
 	}

@@ -11,13 +11,16 @@ import (
 
 	"github.com/gotach/profiler"
 	_ "github.com/gotach/profiler/export" // for PROFILE_EXPORT
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
 )
 
 // maxDemo is the longest duration of a demo.
 const maxDemo = time.Hour
+
+// demoBudget is the default of PROFILE_BUDGET, in percent.
+const demoBudget = 10
 
 func newDemo(e *env) *cobra.Command {
 	var out string
@@ -27,7 +30,8 @@ func newDemo(e *env) *cobra.Command {
 		Short: "Profile a built-in workload and report on it",
 		Long: `Profile a built-in workload and print what "gotach report" prints of it. The workload
 has hot CPU, mutex contention, a channel pipeline, sleep, file and loopback I/O, and
-garbage collection. The profile stays in FILE.`,
+garbage collection. The profile stays in FILE. Sampling may cost 10 % of the CPU here, if PROFILE_BUDGET
+is not set.`,
 		Example: `  gotach demo
   gotach demo -d 10s -o /tmp/demo.tach`,
 		Args: cobra.NoArgs,
@@ -54,7 +58,7 @@ func demo(e *env, out string, d time.Duration) error {
 	for _, p := range workload {
 		printf(e.stdout, "  %-9s %s\n", p.name, p.does)
 	}
-	s, err := profiler.Open(profiler.Output(out))
+	s, err := profiler.Open(profiler.Output(out), profiler.Budget(demoBudget))
 	if err != nil {
 		return named(out, err)
 	}
@@ -73,7 +77,7 @@ func demo(e *env, out string, d time.Duration) error {
 		return named(out, err)
 	}
 	defer in.Close()
-	screen, err := e.newScreen(in, []string{out}, analyze.ReportOptions{Weight: analyze.Weights[0]})
+	screen, err := e.newScreen(in, []string{out}, report.Options{Weight: report.Weights[0]}, true)
 	if err != nil {
 		return err
 	}

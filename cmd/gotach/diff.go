@@ -1,22 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/diff"
 	"github.com/gotach/profiler/internal/formats"
-	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
@@ -26,6 +22,7 @@ type diffFlags struct {
 	by, per   string
 	failAbove string
 	top       int
+	all       bool
 	json      bool
 	choice    selectFlags
 }
@@ -36,25 +33,32 @@ func newDiff(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Show what changed between two profiles, and what may be chance",
-		Long: `Show what changed between two profiles. A row is a function on a CPU, or a wait and the
-innermost function of the program's own code that waits, such as "[sleep] main.retry".
-Idle waits have rows too, unlike in gotach report.
-[no core] is time in which goroutines ran but the kernel gave them no core, [runnable] time
-in which they waited for the Go scheduler. A and B are the row's time in percent of the time
-on the wall clock: 100 % is one goroutine all the time. With --per share they are in percent
-of the time of all goroutines. With --per request they are the row's time for each request, as
-gotach requests finds them: it does not change if there is more load.
+		Long: `Show what changed between two profiles, in the order in which one asks: all of it (CPU,
+goroutines, requests), then functions and waits. What is not more than chance explains is one
+line at the end; --all shows its rows.
+
+"CPU total" is the program's own function with what it calls, "CPU" a function itself, both in
+percent of one core. "waits" is the number of goroutines on average that wait there: the reason,
+the innermost function of the program's own code, and after "in" the one of a library that
+waits, such as "[select] main.get in net/http.(*Transport).getConn". Idle waits have rows
+too, unlike in gotach report. With --per share, times are in percent of the time of all
+goroutines. With --per request they are the time for each request, as gotach requests finds
+them: it does not change if there is more load.
 
 Samples of one wait are not independent, so their number says nothing about chance. Each
 profile is divided into windows instead, at most a second long, and the windows of one side
-are compared with those of the other (Mann-Whitney; Holm's correction for the number of
-rows). Successive windows count as one as far as they depend on each other. The interval of
-the difference is at 95 % (bootstrap). A row with ~ is not significant: chance may be the
-reason. Not tested are rows of less than 0.1 %, and [no core], [runnable], [scheduler] and
-[profiler], which depend on the load of the machine. A difference does not count if it is
-less than 2 % of the row. If [no core] and [runnable] differ, so may all other rows: what is
-less than that counts only if it is more than half of the row, also if the side with more CPU
-time is reduced to as much as the other, and at least a twentieth of that difference.
+are compared with those of the other (Welch's t-test). Successive windows count as one as far
+as they depend on each other. Of the rows that are shown as different, at most one of twenty is
+by chance, on average (false discovery rate, Benjamini and Hochberg). The intervals are as wide
+as that needs: a row is different exactly if its interval does not have 0.
+
+The machine is not chance: it can be slower for one side, or other programs may use it. So a
+difference does not count if it is less than 2 % of the row. CPU must differ however fast the
+machine was: that is told from most functions, as far as a tenth, or the time that the kernel
+gave no core, makes it plausible. If [no core] and [runnable] differ, waits must
+differ by more, or by half. Rows of less than 0.1 % of a core or of a goroutine are not tested
+(of CPU that is less in all: of 0.5 % of it), nor are [no core], [runnable], [scheduler] and
+[profiler], which depend on the load of the machine.
 
 A and B are files. With -- between the sides, each side can have many. FILE@FROM..TO is a
 part of a profile, such as app.tach@0s..30s; FROM and TO are times as those of --since, may be
@@ -65,9 +69,9 @@ differ, all function literals of a function are one row, as they are numbered di
 ` + selectHelp + `
 With --per request, requests count that have a sample that they select.
 
-With --fail-above 5%, diff exits with 3 if a row is significant and takes more than 5 points
-more on side B, by the lower bound of the interval. With --per request, 100 % is the time that a
-request took on side A.`,
+With --fail-above 5%, diff exits with 3 if a row is different and takes more than 5 % of a core
+or of a goroutine more on side B, by the lower bound of the interval. With --per request, 100 %
+is the time that a request took on side A.`,
 		Example: `  gotach diff before.tach after.tach
   gotach diff before.*.tach -- after.*.tach
   gotach diff app.tach@0s..60s app.tach@-60s.. --by line
@@ -78,7 +82,7 @@ request took on side A.`,
 			if err != nil {
 				return err
 			}
-			return diff(e, sides, o, fl)
+			return printDiff(e, sides, o, fl)
 		},
 	}
 	f := cmd.Flags()
@@ -86,10 +90,11 @@ request took on side A.`,
 	f.StringVar(&fl.per, "per", "wall", "divide times by `wall|share|request`: the time on the clock, that of all goroutines, the number of requests")
 	f.StringVar(&fl.failAbove, "fail-above", "", "exit with 3 if a row takes `PERCENT` more, significantly")
 	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (--json prints all)")
+	f.BoolVar(&fl.all, "all", false, "print the rows too that did not change more than chance explains")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
 	fl.choice.add(cmd)
-	completeWords(cmd, "by", analyze.DiffBys)
-	completeWords(cmd, "per", analyze.DiffPers)
+	completeWords(cmd, "by", diff.Bys)
+	completeWords(cmd, "per", diff.Pers)
 	fromFlags(cmd, &o)
 	return cmd
 }
@@ -210,14 +215,14 @@ func (e *env) each(what string, sides [2][]slice, o formats.Options, choice sele
 // errAbove says that --fail-above was exceeded.
 type errAbove struct{ error }
 
-func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
-	do := analyze.DiffOptions{By: fl.by, Per: fl.per}
+func printDiff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
+	do := diff.Options{By: fl.by, Per: fl.per}
 	above := math.Inf(1)
 	var err error
 	switch {
-	case !slices.Contains(analyze.DiffBys, fl.by):
+	case !slices.Contains(diff.Bys, fl.by):
 		return usagef("diff: --by %q: it must be function, total, line or stack", fl.by)
-	case !slices.Contains(analyze.DiffPers, fl.per):
+	case !slices.Contains(diff.Pers, fl.per):
 		return usagef("diff: --per %q: it must be wall, share or request", fl.per)
 	case fl.top < 0:
 		return usagef("diff: --top %d: it must not be negative", fl.top)
@@ -237,7 +242,7 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 		}
 	}
 	return e.each("diff", list, o, fl.choice, func(all [2][]*analyze.Samples) error {
-		d, err := analyze.FindDiff(all[0], all[1], do)
+		d, err := diff.Find(all[0], all[1], do)
 		if err != nil {
 			return err
 		}
@@ -245,7 +250,7 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 		if fl.json {
 			err = e.printJSON(d, " ")
 		} else {
-			_, err = e.stdout.Write(diffTable(sides, d, fl.top, newPaint(e.stdout), width(e.stdout)))
+			_, err = e.stdout.Write(diffTable(sides, d, fl, newPaint(e.stdout), width(e.stdout)))
 		}
 		if err != nil {
 			return err
@@ -256,9 +261,9 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 			if d.Per == "request" {
 				limit, of = above*float64(d.Request[0]), " of a request"
 			}
-			if r := &d.Rows[i]; r.Significant && r.Low > limit {
+			if r := &d.Rows[i]; r.Level != diff.LevelWhole && r.Significant && r.Low > limit {
 				exceeded = append(exceeded, fmt.Errorf("%s takes %s more, at least %s, which is above %s%s",
-					r.Name, amount(d, r.Delta), amount(d, r.Low), fl.failAbove, of))
+					r.Name, moreOf(d, r, r.Delta), moreOf(d, r, r.Low), fl.failAbove, of))
 			}
 		}
 		if len(exceeded) == 0 {
@@ -266,99 +271,4 @@ func diff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error {
 		}
 		return errAbove{errors.Join(exceeded...)}
 	})
-}
-
-// points returns a share as text.
-func points(f float64) string { return digits(100*math.Abs(f)) + " %" }
-
-// amount returns what a row takes as text, without a sign.
-func amount(d *analyze.Diff, f float64) string {
-	if d.Per == "request" {
-		return duration(time.Duration(math.Abs(f)))
-	}
-	return points(f)
-}
-
-// diffTable returns the rows as text:
-//
-//	A before.tach: 20.0s, 60 windows of 333ms
-//	B after.tach: 20.0s, 60 windows of 333ms
-//	1 of 9 rows differs significantly
-//
-//	      A       B    DIFFERENCE  95 % INTERVAL            P
-//	      0  2.01 %       +2.01 %  +1.88 %..+2.15 %    <0.001  main.extra  new
-//	 57.1 %  56.0 %  ~    -1.06 %  -4.21 %..+2.20 %         1  main.parse
-func diffTable(sides [2][]string, d *analyze.Diff, top int, paint paint, width int) []byte {
-	var b bytes.Buffer
-	for i, files := range sides {
-		name := filepath.ToSlash(files[0])
-		if len(files) > 1 {
-			name += fmt.Sprintf(" and %d more", len(files)-1)
-		}
-		printf(&b, "%s %s, %s of %s\n", paint.bold(string(rune('A'+i))+" "+name+":"), duration(d.Length[i]),
-			plural(int64(d.Windows[i]), "window"), duration(d.Window))
-		if d.Per == "request" {
-			printf(&b, "  %s of %s on average\n", plural(int64(d.Requests[i]), "request"), duration(d.Request[i]))
-		}
-	}
-	significant := 0
-	for i := range d.Rows {
-		if d.Rows[i].Significant {
-			significant++
-		}
-	}
-	printf(&b, "%d of %s significantly different; ~ may be chance\n\n", significant, plural(int64(len(d.Rows)), "row"))
-	head := fmt.Sprintf("%7s %7s    %10s  %-19s %7s  ", "A", "B", "DIFFERENCE", "   95 % INTERVAL", "P")
-	printf(&b, "%s\n", paint.bold(strings.TrimRight(head, " ")))
-	room := width - utf8.RuneCountInString(head)
-	for i := range d.Rows {
-		if top > 0 && i >= top {
-			printf(&b, "%s\n", paint.dim(fmt.Sprintf("%d more rows; --top 0 shows all", len(d.Rows)-top)))
-			break
-		}
-		r := &d.Rows[i]
-		least := 0.00005
-		if d.Per == "request" {
-			least = 1000 // ns
-		}
-		sign := func(f float64) string {
-			switch {
-			case math.Abs(f) < least:
-				return "0"
-			case f < 0:
-				return "-" + amount(d, f)
-			}
-			return "+" + amount(d, f)
-		}
-		plain := func(f float64) string { return strings.TrimPrefix(sign(f), "+") }
-		mark, delta := "~", fmt.Sprintf("%10s", sign(r.Delta))
-		if r.Significant {
-			mark = " "
-			delta = paint.good(delta)
-			if r.Delta > 0 {
-				delta = paint.busy(fmt.Sprintf("%10s", sign(r.Delta)))
-			}
-		}
-		note := ""
-		switch {
-		case r.A == 0:
-			note = "  new"
-		case r.B == 0:
-			note = "  gone"
-		}
-		p := "<0.001"
-		if r.P >= 0.001 {
-			p = digits(r.P)
-			if r.P < 0.1 {
-				p = fmt.Sprintf("%.3f", r.P)
-			}
-		}
-		interval := fmt.Sprintf("%8s..%-8s", sign(r.Low), sign(r.High))
-		if !r.Tested() {
-			interval, p = "    not tested", ""
-		}
-		printf(&b, "%7s %7s  %s %s  %-19s %7s  %s%s\n", plain(r.A), plain(r.B), mark, delta, interval, p,
-			shorten(profile.FuncName(r.Name), max(minName, room-len(note))), paint.dim(note))
-	}
-	return b.Bytes()
 }

@@ -121,7 +121,7 @@ func quota(f *fixture, _ []string) {
 	f.session = tachyon.Session{
 		Program: "/srv/app", GoVersion: "go1.26.8", GOOS: "linux", GOARCH: "amd64", GOMAXPROCS: 2, Host: "box", PID: 4711,
 		Start: time.UnixMicro(fixtureStart).UTC(), Duration: 2 * time.Second, Source: "native", Rate: 1000, RateReached: 400, Budget: 1,
-		Markers: true, Error: "out.tach: no space left on device",
+		Markers: true, Error: "out.tach: no space left on device", Kept: "p99 of /checkout was 800ms",
 		Counts: tachyon.Counts{
 			TicksAsked: 2000, TicksReached: 800, TicksForBudget: 900, TicksIdle: 250, Samples: 11, MaxGoroutines: 2,
 			Cost: 15 * time.Millisecond, SignalTaken: 2, NotSeen: 250 * time.Millisecond, ProcessCPU: 760 * time.Millisecond,

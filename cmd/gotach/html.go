@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,7 @@ func newHTML(e *env) *cobra.Command {
 	var choice selectFlags
 	var sources sourceFlags
 	cmd := &cobra.Command{
-		Use:   "html -o PAGE.html FILE... [-- FILE...]",
+		Use:   "html [-o PAGE.html] FILE... [-- FILE...]",
 		Short: "Make a page to look at a profile in a browser",
 		Long: `Make one HTML file that shows a profile in a browser: time, flame graph, a row for each
 goroutine, functions, lines, locks with their holders, requests and leaks. What is selected in one
@@ -37,7 +38,7 @@ goroutines have a row of their own; the page says what it leaves out.
 Standard error says of how many files the page has lines.
 
 ` + selectHelp,
-		Example: `  gotach html app.tach -o app.html
+		Example: `  gotach html app.tach                     # writes app.html
   gotach html app.*.tach -o app.html
   gotach html -o difference.html before.tach -- after.tach
   gotach html app.tach --since -60s --max-size 2MB -o app.html`,
@@ -50,10 +51,12 @@ Standard error says of how many files the page has lines.
 				}
 				sides = [][]string{args[:n], args[n:]}
 			}
-			if out == "" {
-				return usagef("html: no output; set it with -o PAGE.html")
-			}
 			var err error
+			if out == "" {
+				if out, err = pageName(sides); err != nil {
+					return err
+				}
+			}
 			if po.MaxSize, err = parseSize("html", size); err != nil {
 				return err
 			}
@@ -71,6 +74,19 @@ Standard error says of how many files the page has lines.
 	choice.add(cmd)
 	fromFlags(cmd, &o)
 	return cmd
+}
+
+// pageName returns the name of the page of a file: that of app.tach is app.html in the present folder.
+func pageName(sides [][]string) (string, error) {
+	in := sides[0][0]
+	name := strings.TrimSuffix(filepath.Base(in), filepath.Ext(in)) + ".html"
+	switch {
+	case len(sides) > 1 || len(sides[0]) > 1 || in == "-":
+		return "", usagef("html: no output; set it with -o PAGE.html")
+	case exists(name):
+		return "", usagef("html: %s exists; -o %s replaces it", name, name)
+	}
+	return name, nil
 }
 
 // parseSize returns a number of bytes: 15MB is 15,000,000.
@@ -105,6 +121,7 @@ func makePage(e *env, sides [][]string, out string, o formats.Options, po page.O
 	if err != nil {
 		return err
 	}
+	d.Head.Title = (&viewed{sides: sides}).title()
 	defer func() {
 		if err == nil {
 			e.shown(read, out)
@@ -133,7 +150,7 @@ func readPage(e *env, sides [][]string, inputs []page.Input, o formats.Options, 
 			return in.OnlySums()
 		}
 		open := func(o stream.Options) (*stream.Source, error) { return in.Source(o) }
-		d, err = readPage(e, sides, append(inputs, page.Input{Name: in.Name, Open: open}), o, po)
+		d, err = readPage(e, sides, append(inputs, page.Input{Name: in.Name, Files: typed(sides[len(inputs)]), Open: open}), o, po)
 		return err
 	})
 	return d, err

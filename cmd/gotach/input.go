@@ -11,7 +11,7 @@ import (
 )
 
 // analyses are the commands that read the files that they can read, and warn of others.
-var analyses = []string{"report", "html", "leaks", "locks", "waits", "requests"}
+var analyses = []string{"report", "html", "why", "leaks", "locks", "waits", "requests", "stacks"}
 
 // read opens files as one profile, calls use with it and closes it. It shows the progress of
 // use; commands call e.barDone before they print.
@@ -50,6 +50,12 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 		return err
 	} else if err != nil {
 		return in.Named(err)
+	}
+	if in.HasSamples() {
+		if err := e.selected(paths, &o); err != nil {
+			e.barDone()
+			return in.Named(err)
+		}
 	}
 	if left > 0 {
 		return fmt.Errorf("%d of %d files could not be read as a whole", left, len(paths))

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/leaks"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
@@ -52,7 +53,7 @@ Here they select the waits that count. Whether a wait ended is known from all sa
 				if err != nil {
 					return err
 				}
-				l, err := analyze.FindLeaks(s)
+				l, err := leaks.Find(s)
 				if err != nil {
 					return err
 				}
@@ -92,7 +93,7 @@ const leastPlace = 40
 //	  START     END  PER MINUTE  OLDEST   STUCK  RAN AGAIN            WAITS FOR, AT, CREATED BY
 //	      0      25       +50.0   29.4s      22          0  ▁▂▃▄▅▆▇█  [chan receive]  main.serve.func1  serve.go:21
 //	                                                                  created by main.serve  serve.go:7
-func leaksTable(name string, l *analyze.Leaks, paint paint, width int) []byte {
+func leaksTable(name string, l *leaks.Leaks, paint paint, width int) []byte {
 	var b bytes.Buffer
 	printf(&b, "%s %s, %s\n", paint.bold(name+":"), duration(l.Duration), plural(int64(l.Goroutines), "goroutine"))
 	suspects := 0

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
@@ -22,10 +22,13 @@ func newLocks(e *env) *cobra.Command {
 	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "locks FILE...",
-		Short: "Show which locks goroutines waited for, who held them, and what the holders did",
+		Short: "Show which locks goroutines waited for, and what their holders did",
 		Long: `Show for which locks goroutines waited, where and how long, and what those did meanwhile
 that held them; below that the channels, WaitGroups and Conds. WAITED is the time of all
-goroutines together, LONGEST the longest wait, WAITS the number of waits that were seen.
+goroutines together, LONGEST the longest wait, WAITS the number of waits. Waits that are
+shorter than two ticks are counted from how often their goroutines stopped running, if these
+stopped for one lock only. Otherwise ≥ says that there may have been more waits, and < that
+all were shorter.
 
 A Mutex does not know its holder, so the holder is found from where goroutines were: between
 Lock and Unlock in the source, if that is read (see --source), else after the line that
@@ -45,9 +48,10 @@ apart by their number in the profile. Three or more of the same kind and name fo
 goroutines waited mostly at the same line, such as those of connections, are one row; --each
 and --json show each of them. The profile knows which lock a goroutine waits for if
 the program was built with Go 1.26 or later, the native source sampled it, and two goroutines
-waited for the lock. Waits at other locks are added up by line. Idle waits of known libraries
-are left out, those of the program's own loops are not. Without source locks have the
-names of functions, and holders are found only from lines that were seen locking.
+waited for the lock. Waits at other locks are added up by line. Idle waits are left out, as
+in gotach report, and so are the runtime's own and those for an answer, which gotach waits
+shows. Locks of one name that are of different types or used in different functions have that
+in the name too.
 
 ` + sourceHelp + `
 
@@ -70,11 +74,11 @@ Here they select the waits that count. Any goroutine can be the holder.`,
 				return err
 			}
 			return e.read("locks", args, o, func(in *formats.Input) error {
-				s, err := samples(in, stream.Options{Objects: true})
+				s, err := samples(in, stream.Options{Objects: true, Labels: true, Creators: true})
 				if err != nil {
 					return err
 				}
-				l, err := analyze.FindLocks(s, analyze.LockOptions{Channels: true, Source: read.Read})
+				l, err := locks.Find(s, locks.Options{Channels: true, Source: read.Read})
 				if err != nil {
 					return err
 				}
@@ -119,9 +123,9 @@ type lockTable struct {
 
 func (t *lockTable) line(format string, args ...any) { printf(&t.b, format+"\n", args...) }
 
-func (t *lockTable) render(name string, l *analyze.Locks) {
+func (t *lockTable) render(name string, l *locks.Locks) {
 	t.tick = l.Tick
-	var locks, others []analyze.Lock
+	var locks, others []locks.Lock
 	count := 0
 	for _, x := range l.Locks {
 		if x.IsLock() {
@@ -141,7 +145,7 @@ func (t *lockTable) render(name string, l *analyze.Locks) {
 		t.line("%s %s, goroutines waited %s for %s", title, duration(l.Duration), duration(l.Waited), plural(int64(count), "lock"))
 	}
 	if l.Idle > 0 {
-		t.line("left out: %s idle, in which libraries waited for the next thing to do", duration(l.Idle))
+		t.line("left out: %s idle, in which goroutines waited for the next thing to do", duration(l.Idle))
 	}
 	t.section("LOCK", locks)
 	t.section("CHANNEL OR GROUP", others)
@@ -158,7 +162,7 @@ func (t *lockTable) indent() int {
 	return lockColumns
 }
 
-func (t *lockTable) section(title string, list []analyze.Lock) {
+func (t *lockTable) section(title string, list []locks.Lock) {
 	if len(list) == 0 {
 		return
 	}
@@ -173,10 +177,26 @@ func (t *lockTable) section(title string, list []analyze.Lock) {
 	}
 }
 
+// waitCount returns a number of waits for a lock as text.
+func waitCount(x *locks.Lock, waits int) string {
+	if x.AtLeast {
+		return fmt.Sprintf("≥%d", waits)
+	}
+	return fmt.Sprint(waits)
+}
+
+// longestWait returns the length of the longest wait for a lock as text.
+func longestWait(x *locks.Lock) string {
+	if x.Below > 0 {
+		return "<" + duration(x.Below)
+	}
+	return duration(x.Longest)
+}
+
 // mostSites is the number of sites of a lock that are shown, and of lines of its holders.
 const mostSites = 3
 
-func (t *lockTable) lock(x *analyze.Lock) {
+func (t *lockTable) lock(x *locks.Lock) {
 	number := ""
 	if x.Object > 0 {
 		number = fmt.Sprintf(" %d", x.Object)
@@ -186,14 +206,14 @@ func (t *lockTable) lock(x *analyze.Lock) {
 	}
 	kind := x.Kind + number
 	room := max(minName, t.width-lockColumns-utf8.RuneCountInString(kind)-2)
-	t.line("%8s  %10d  %6d  %7s  %s  %s", duration(x.Waited), x.Goroutines, x.Waits, duration(x.Longest), t.paint.bold(shorten(x.Name, room)), t.paint.dim(kind))
+	t.line("%8s  %10d  %6s  %7s  %s  %s", duration(x.Waited), x.Goroutines, waitCount(x, x.Waits), longestWait(x), t.paint.bold(shorten(x.Name, room)), t.paint.dim(kind))
 	for i, s := range x.Sites {
 		if i == mostSites {
 			break
 		}
 		reason := "[" + s.Reason + "] "
 		room := t.width - t.indent() - utf8.RuneCountInString(reason)
-		t.line("%-*s%s%s", t.indent(), fmt.Sprintf("%8s  %10s  %6d", duration(s.Waited), "", s.Waits), t.paint.wait(reason),
+		t.line("%-*s%s%s", t.indent(), fmt.Sprintf("%8s  %10s  %6s", duration(s.Waited), "", waitCount(x, s.Waits)), t.paint.wait(reason),
 			site(t.paint, s.Func, fmt.Sprintf("%s:%d", baseName(s.File), s.Line), room))
 	}
 	switch {
@@ -205,10 +225,10 @@ func (t *lockTable) lock(x *analyze.Lock) {
 }
 
 // holder shows who held a lock.
-func (t *lockTable) holder(x *analyze.Lock) {
+func (t *lockTable) holder(x *locks.Lock) {
 	h := x.Holder
 	what := "held by"
-	if h.Role == analyze.RoleOtherSide {
+	if h.Role == locks.RoleOtherSide {
 		what = "on the other side"
 	}
 	shares := fmt.Sprintf("(%s seen, %s inferred, %s unknown)", strings.TrimSpace(percent(h.Seen, x.Waited)),

@@ -34,6 +34,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	e := &env{ctx: ctx, stdin: stdin, stdout: &output{w: stdout}, stderr: &output{w: stderr}}
 	defer e.onInterrupt(cancel)()
 	cmd := newRoot(e)
+	if len(args) > 0 && exists(args[0]) {
+		if _, _, err := cmd.Find(args); err != nil { // it is no command
+			args = append([]string{"report"}, args...)
+		}
+	}
 	cmd.SetArgs(args)
 	return e.exit(cmd.Execute())
 }

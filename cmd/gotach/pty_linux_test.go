@@ -3,15 +3,17 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gotach/profiler/internal/testenv"
+	"golang.org/x/sys/unix"
 )
 
 // A pty is a terminal that a command runs in.
@@ -91,3 +93,148 @@ func (p *pty) end() (code int, text string) {
 
 // press sends keys. A command that has ended gets none.
 func (p *pty) press(keys string) { _, _ = p.master.WriteString(keys) }
+
+// On a terminal, where there are colours, commands write no other escape sequence. What top writes has nothing of what others
+// chose.
+func TestPrintedTerminal(t *testing.T) {
+	_, tach, empty, _, sums := evilFiles(t)
+	for _, args := range [][]string{{"report", tach}, {"locks", tach}, {"verify", tach, empty}, {"convert", tach, "-o", "-", "--to", "collapsed"}, {"dump", sums}} {
+		p := newPTY(t, 100, 40, args...)
+		_, text := p.end()
+		text = strings.ReplaceAll(text, "\r", "") // of the terminal and of a progress bar
+		if bad := unsafe(text); bad != "" || !strings.Contains(text, "owned") {
+			t.Errorf("%q writes %q: %q", args, bad, text)
+		}
+		if colours := strings.Contains(text, "\x1b["); colours != (args[0] != "convert" && args[0] != "dump") {
+			t.Errorf("%q: colours: %v", args, colours)
+		}
+	}
+	for _, what := range []string{tach, "http://" + hostileServer(t) + "/" + evil} {
+		p := newPTY(t, 100, 40, "top", what)
+		if what == tach {
+			p.await(t, "main.")
+			p.press("q")
+		}
+		_, text := p.end()
+		for _, bad := range []string{"\x1b]0;owned", "\x1b[35m", "\u009b", "\u202e", "\ngotach: forged"} {
+			if strings.Contains(text, bad) {
+				t.Errorf("top %q writes %q", what, bad)
+			}
+		}
+		if !strings.Contains(text, "owned") {
+			t.Errorf("top %q has not written the name: %q", what, text)
+		}
+	}
+}
+
+// gotach top works in a terminal that does not know its size, as those of containers, and in tiny and huge ones, also when the
+// size changes.
+func TestTopTerminals(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "app.tach")
+	writeFixture(file, contends)
+	for _, c := range []struct {
+		width, height int
+		want          string
+	}{{0, 0, "main."}, {80, 0, "main."}, {1, 1, ""}, {10_000, 1, ""}, {1, 1000, ""}} {
+		t.Run(fmt.Sprintf("%d×%d", c.width, c.height), func(t *testing.T) {
+			t.Parallel()
+			p := newPTY(t, c.width, c.height, "top", file)
+			p.await(t, "\x1b[?1049h") // it draws
+			p.await(t, c.want)
+			for _, size := range [][2]int{{0, 0}, {1, 1}, {300, 2}, {80, 24}} {
+				for _, key := range []string{"0", "3", "?", "?", "/", "\x15", "m", "\r", "\x1b[F", "\x1b[5~"} {
+					p.press(key)
+				}
+				p.size(size[0], size[1])
+			}
+			p.press("1")
+			p.await(t, "main.")
+			p.press("\x03")
+			if code, text := p.end(); code != exitOK || strings.Contains(text, "panic") {
+				t.Errorf("%d×%d: exit %d: %q", c.width, c.height, code, text[max(0, len(text)-2000):])
+			}
+		})
+	}
+}
+
+// gotach top waits for no pipe, and reads no device.
+func TestTopIrregular(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe.tach")
+	must(unix.Mkfifo(pipe, 0o600))
+	for path, want := range map[string]string{pipe: "it is a pipe", "/dev/zero": "it is a device"} {
+		p := newPTY(t, 80, 24, "top", path)
+		testenv.Await(func() bool {
+			select {
+			case <-p.ended:
+				return true
+			default:
+				return false
+			}
+		})
+		if text := p.text(); !strings.Contains(text, want) {
+			t.Errorf("top %s: %q", path, text)
+		}
+	}
+}
+
+// The program that opens a page is one of TestMain: it writes what it is to open to the file $OPENED.
+func init() {
+	programs["xdg-open"] = func() {
+		name := os.Getenv("OPENED")
+		must(os.WriteFile(name+".part", []byte(strings.Join(os.Args[1:], "\n")), 0o600))
+		must(os.Rename(name+".part", name))
+	}
+}
+
+// TestView: the command shows the files of a folder, those that come later too, and opens the page with xdg-open. Without a
+// display, with --no-open, and if that fails it only prints the address. It ends at Ctrl-C with success.
+func TestView(t *testing.T) {
+	testenv.Long(t)
+	t.Parallel()
+	dir, opened := t.TempDir(), filepath.Join(t.TempDir(), "opened")
+	writeFile(t, filepath.Join(dir, "x.1.tach"), 1, 100)
+	path, none := "PATH="+filepath.Dir(testProgram(t, "xdg-open")), t.TempDir()
+	for _, c := range []struct {
+		name    string
+		env     []string
+		args    []string
+		opens   bool
+		stderr  string
+		samples int64
+	}{
+		{"a display", []string{path, "DISPLAY=:7"}, nil, true, "", 100},
+		{"Wayland", []string{path, "DISPLAY=", "WAYLAND_DISPLAY=wayland-0"}, nil, true, "", 100},
+		{"no display", []string{path, "DISPLAY=", "WAYLAND_DISPLAY="}, nil, false, "there is no display", 100},
+		{"--no-open", []string{path, "DISPLAY=:7"}, []string{"--no-open"}, false, "", 100},
+		{"no xdg-open", []string{"PATH=" + none, "DISPLAY=:7"}, nil, false, "none was opened", 100},
+		{"a file comes", nil, []string{"--no-open"}, false, "", 150},
+	} {
+		_ = os.Remove(opened)
+		v := startView(t, append(c.env, "OPENED="+opened), append(c.args, dir)...)
+		if body, status := fetch(v.url); status != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
+			t.Fatalf("%s: %d %.100s", v.url, status, body)
+		}
+		if _, status := fetch(v.url[:len(v.url)-10] + "/"); status != http.StatusNotFound {
+			t.Errorf("a wrong token: %d", status)
+		}
+		page := getter(fetch).waitFor(t, v.url, "", 0)
+		if c.opens {
+			testenv.Await(func() bool { _, err := os.Stat(opened); return err == nil })
+		}
+		text, _ := os.ReadFile(opened)
+		if want := v.url; c.opens && string(text) != want || !c.opens && len(text) > 0 {
+			t.Errorf("%s: the browser was opened with %q", c.name, text)
+		}
+		if c.name == "a file comes" {
+			writeFile(t, filepath.Join(dir, "x.2.tach"), 2, 50)
+			page = getter(fetch).waitFor(t, v.url, "", page.Generation)
+		}
+		if got, want := page.Head.Sides[0].Samples, c.samples; got != want {
+			t.Errorf("%s: %d samples, want %d", c.name, got, want)
+		}
+		v.interrupt()
+		if got := v.stderr.String(); !strings.Contains(got, c.stderr) || (c.stderr == "") == strings.Contains(got, "none was opened") {
+			t.Errorf("%s: it says %q", c.name, got)
+		}
+	}
+}

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
@@ -21,6 +22,7 @@ type reportFlags struct {
 	top                int
 	json, wide         bool
 	blocked, idle      bool
+	apart              bool
 	screen             bool // nothing was asked for
 	choice             selectFlags
 }
@@ -43,10 +45,14 @@ refer to the sum of all times, with --focus or --ignore to the sum of those show
 of a function is the one with the most time; the others are between those in parentheses.
 The bar shows the time on a CPU (█), the time in which
 goroutines ran but the kernel gave them no core (▒), and the other time (░). On a terminal
-there is a column that shows when the time was, from the start of the profile to its end.
+there is a column that shows when the time was, from the start of the profile to its end. Each
+row of it has a scale of its own: the highest bar is the row's most.
 
 Idle time is left out: waits that make nothing slower, such as those for the next request
-or the next job. The header says how much it is; --idle shows it.
+or the next job. The header says how much it is; --idle shows it. What is no work of the program
+is set apart in the same way, and --apart shows it: goroutines that wait where goroutines leak,
+those that ask the program's own server, as a load generator in a test does, and those that
+serve its profiles.
 
 --blocked shows what goroutines waited for and where: the innermost line of the program's own
 code, which is neither in the standard library nor in another module. --own sets what that is. In
@@ -60,16 +66,19 @@ only one way it is one line. --top is the number of lines.
 (waiting for the Go scheduler), "syscall" and "C" (each also "on CPU"), or what they waited for.
 label:KEY: a value of a pprof label, or a fact about the process: label:host, label:pid, label:process
 (both), label:service, label:version. entry: the place where goroutines were created; goroutines of
-a test are a row with the test's name. object: the lock or channel that goroutines waited for.
+a test are a row with the test's name. object: the lock, channel or connection that goroutines waited for. peer: the far end of [IO wait],
+such as tcp 10.2.3.4:5432; accepted connections are "tcp :8080 from" the client's host.
+ran-instead: the time in which goroutines were runnable or had no core, by who had the cores meanwhile: a label of goroutines, if it has
+at most 16 values, else the function that they began with; [Go runtime], [other programs], [CPU quota], [free cores].
 
 --weight cpu counts CPU time only. --weight latency divides the time on the wall clock: what is
-on a CPU at an instant shares it; if nothing is, what waits and is not idle shares it; else it
-is [idle]. So the first row is what to make faster so that the program takes less time, also
+on a CPU at an instant shares it; if nothing is, what waits and is not idle shares it, waits for
+a lock or a WaitGroup only if nothing else waits; else it is [idle]. So the first row is what to make faster so that the program takes less time, also
 if it is not what uses the most CPU time. Several files share one clock, also those of several
 processes: what one of them computes hides the waits of the others. So give the files of one.
 
-With no other flag the report is one screen. It has what slow requests do more than others if the
-profile has at most 50,000 goroutines and 5 million samples; gotach requests has no limit.
+With no other flag the report is one screen. It begins with what is wrong, in sentences, as
+gotach why has it. It has what slow requests do more than others if the profile has at most 50,000 goroutines and 5 million samples; gotach requests has no limit.
 It names locks after the source as gotach locks does, which has --source too.
 
 CPU time that no goroutine used is in [scheduler], [C threads] and [profiler]. Time of
@@ -82,6 +91,8 @@ across two files counts once. Goroutines of different processes are different ro
 added to the ids of the second process, twice that to those of the third, and so on. Time for which a file is
 missing is shown as "[not recorded]". Of several files, one that is damaged or of another kind
 causes a warning, and the exit code 1; the others are read.
+
+Of a process or a URL, report is gotach top.
 
 If a NYTProf file is incomplete, report prints the complete part and then the error.
 CALLED is the number of calls of a function, from NYTProf and SPX files.`,
@@ -101,6 +112,9 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
   gotach report nytprof.out --by line`,
 		Args: someFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && cmd.Flags().NFlag() == 0 && (isURL(args[0]) || isProcess(args[0])) {
+				return runTop(e, args[0], usualWindow, &sourceFlags{})
+			}
 			if fl.json && !cmd.Flags().Changed("top") {
 				fl.top = 0
 			}
@@ -111,18 +125,19 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 			for _, name := range []string{"json", "by", "blocked", "own", "sort", "weight", "focus", "ignore", "top", "tree", "callers"} {
 				fl.screen = fl.screen && !cmd.Flags().Changed(name)
 			}
-			return report(e, args, o, fl)
+			return printReport(e, args, o, fl)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&fl.sort, "sort", "self", "sort by `self|total|cpu` time")
-	f.StringVar(&fl.by, "by", "function", "print a row for each `function|line|file|package|goroutine|state|blocked|entry|object|label:KEY`")
+	f.StringVar(&fl.by, "by", "function", "print a row for each `WHAT`: function, line, file, package, goroutine, state, blocked, entry, object, peer, ran-instead or label:KEY")
 	f.BoolVar(&fl.blocked, "blocked", false, "show where goroutines waited, by lines of the program's own code")
 	f.StringVar(&fl.own, "own", "", "with --blocked: functions or files that match `REGEXP` are the program's own code")
 	f.BoolVar(&fl.tree, "tree", false, "show which function calls which")
 	f.StringVar(&fl.callers, "callers", "", "show what calls the function `FUNC`: a name or a regular expression")
 	f.StringVar(&fl.weight, "weight", "wall", "weigh samples by `wall|cpu|latency`")
 	f.BoolVar(&fl.idle, "idle", false, "show idle time too")
+	f.BoolVar(&fl.apart, "apart", false, "show also leaks, clients of the program's own server, and profiling endpoints")
 	f.StringVar(&fl.focus, "focus", "", "show only stacks with a function or file that matches `REGEXP`")
 	f.StringVar(&fl.ignore, "ignore", "", "leave out stacks with a function or file that matches `REGEXP`")
 	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (the default with --json)")
@@ -130,8 +145,8 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
 	fl.choice.add(cmd)
 	completeWords(cmd, "sort", words(profile.Sorts))
-	completeWords(cmd, "by", append(words(profile.Bys), analyze.ByEntry, analyze.ByObject, analyze.ByLabel))
-	completeWords(cmd, "weight", analyze.Weights)
+	completeWords(cmd, "by", append(words(profile.Bys), report.ByEntry, report.ByObject, report.ByPeer, report.ByRan, report.ByLabel))
+	completeWords(cmd, "weight", report.Weights)
 	fromFlags(cmd, &o)
 	return cmd
 }
@@ -144,8 +159,8 @@ func words[T ~string](list []T) (out []string) {
 }
 
 // options checks the flags. It returns how samples are added up and what is reported of the sums.
-func (fl *reportFlags) options() (ao analyze.ReportOptions, o profile.ReportOptions, err error) {
-	ao = analyze.ReportOptions{Weight: fl.weight, Idle: fl.idle}
+func (fl *reportFlags) options() (ao report.Options, o profile.ReportOptions, err error) {
+	ao = report.Options{Weight: fl.weight, Idle: fl.idle, Apart: fl.apart, Source: source.Usual().Read}
 	o = profile.ReportOptions{By: profile.By(fl.by), Sort: profile.Sort(fl.sort), Top: fl.top}
 	if fl.blocked {
 		if fl.by != "function" && fl.by != string(profile.ByBlocked) {
@@ -153,21 +168,23 @@ func (fl *reportFlags) options() (ao analyze.ReportOptions, o profile.ReportOpti
 		}
 		o.By = profile.ByBlocked
 	}
-	key, isLabel := strings.CutPrefix(fl.by, analyze.ByLabel)
-	if isLabel || fl.by == analyze.ByEntry || fl.by == analyze.ByObject {
+	key, isLabel := strings.CutPrefix(fl.by, report.ByLabel)
+	if isLabel || fl.by == report.ByEntry || fl.by == report.ByObject || fl.by == report.ByPeer || fl.by == report.ByRan {
 		ao.Group, o.By = fl.by, profile.ByGroup
 	}
 	ao.Goroutines = o.By == profile.ByGoroutine
 	switch {
 	case (fl.tree || fl.callers != "") && (fl.by != "function" || fl.blocked), fl.tree && fl.callers != "":
 		return ao, o, usagef("report: only one of --tree, --callers, --blocked and --by can be set")
+	case fl.by == report.ByRan && fl.weight != report.Weights[0]:
+		return ao, o, usagef("report: --by %s is of the time in which goroutines waited for a core; it has no --weight", report.ByRan)
 	case isLabel && key == "":
 		return ao, o, usagef("report: --by label: the label's key is missing: --by label:KEY")
 	case o.By != profile.ByGroup && !slices.Contains(profile.Bys, o.By):
-		return ao, o, usagef("report: --by %q: it must be function, line, file, package, goroutine, state, blocked, entry, object or label:KEY", fl.by)
+		return ao, o, usagef("report: --by %q: it must be function, line, file, package, goroutine, state, blocked, entry, object, peer, ran-instead or label:KEY", fl.by)
 	case !slices.Contains(profile.Sorts, o.Sort):
 		return ao, o, usagef("report: --sort %q: it must be self, total or cpu", fl.sort)
-	case !slices.Contains(analyze.Weights, fl.weight):
+	case !slices.Contains(report.Weights, fl.weight):
 		return ao, o, usagef("report: --weight %q: it must be wall, cpu or latency", fl.weight)
 	case fl.top < 0:
 		return ao, o, usagef("report: --top %d: it must not be negative", fl.top)
@@ -194,7 +211,7 @@ func compile(flag, text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
+func printReport(e *env, paths []string, o formats.Options, fl reportFlags) error {
 	ao, ro, err := fl.options()
 	if err != nil {
 		return err
@@ -202,7 +219,7 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 	o.Prefix = true
 	return e.read("report", paths, o, func(in *formats.Input) error {
 		if fl.screen && in.HasSession() {
-			s, err := e.newScreen(in, paths, ao)
+			s, err := e.newScreen(in, paths, ao, o.Select == nil && !fl.idle && !fl.apart)
 			if err != nil {
 				return err
 			}
@@ -240,7 +257,7 @@ func report(e *env, paths []string, o formats.Options, fl reportFlags) error {
 }
 
 // printTree prints a tree of calls.
-func (e *env) printTree(in *formats.Input, r *profile.Report, ao analyze.ReportOptions, ro profile.ReportOptions, fl reportFlags, choice *stream.Selection) error {
+func (e *env) printTree(in *formats.Input, r *profile.Report, ao report.Options, ro profile.ReportOptions, fl reportFlags, choice *stream.Selection) error {
 	var tree *profile.Tree
 	var err error
 	if fl.tree {
@@ -267,8 +284,8 @@ func (e *env) printTree(in *formats.Input, r *profile.Report, ao analyze.ReportO
 }
 
 // makeReport makes a report of a profile of any format.
-func makeReport(in *formats.Input, ao analyze.ReportOptions, ro profile.ReportOptions) (*profile.Report, error) {
-	plain := ao.Group == "" && ao.Weight == analyze.Weights[0]
+func makeReport(in *formats.Input, ao report.Options, ro profile.ReportOptions) (*profile.Report, error) {
+	plain := ao.Group == "" && ao.Weight == report.Weights[0]
 	if plain && in.KnowsMore() {
 		return in.Report(ro)
 	}
@@ -277,13 +294,13 @@ func makeReport(in *formats.Input, ao analyze.ReportOptions, ro profile.ReportOp
 		if err != nil {
 			return nil, err
 		}
-		p, err := analyze.NewProfile(src, ao)
+		p, err := report.NewProfile(src, ao)
 		if err != nil {
 			return nil, err
 		}
 		return profile.New(p, ro)
 	}
-	key, isLabel := strings.CutPrefix(ao.Group, analyze.ByLabel)
+	key, isLabel := strings.CutPrefix(ao.Group, report.ByLabel)
 	if ao.Weight == "latency" || ao.Group != "" && !isLabel {
 		return nil, in.OnlySums()
 	}
@@ -298,7 +315,7 @@ func makeReport(in *formats.Input, ao analyze.ReportOptions, ro profile.ReportOp
 }
 
 // newTable returns a table of a report, without what the command line says.
-func (e *env) newTable(in *formats.Input, r *profile.Report, ro profile.ReportOptions, ao analyze.ReportOptions) *reportTable {
+func (e *env) newTable(in *formats.Input, r *profile.Report, ro profile.ReportOptions, ao report.Options) *reportTable {
 	return &reportTable{
 		paint: newPaint(e.stdout), width: width(e.stdout), o: ro, r: r, p: r.Profile,
 		name: in.Name, format: in.Format.Name, group: ao.Group, weight: ao.Weight,

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -11,7 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/cores"
+	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
@@ -35,14 +35,22 @@ the function is an HTTP handler (ServeHTTP), else a gRPC handler, else a test.
 With --label KEY, a request is the time in which goroutines have one value of a pprof label.
 Goroutines inherit labels, so it has the time of all goroutines that work for it.
 
-The length of a single request is only as exact as the time between two of its samples. Percentiles
-are estimated from all requests together, and are more exact. A percentile below the usual time
-between two samples is not known: < stands before that time. If 1 % of the requests take much
-longer than all others, the 99th percentile lies between the two, and is not well defined.
-Requests with a single sample are too short to tell, and most shorter ones have no sample. Their number
-is estimated, or only a minimum is known, from how often the goroutines of connections ran between two
-samples. With a minimum, < stands before all percentiles: the requests without a sample would make
-them smaller. Requests that last at the end of the profile are not finished, and are not counted.
+A row of a table has the requests of each kind (HTTP, gRPC, Connect, jobs of a queue, tests) and of
+each handler, if there are several. Handlers that look at the program itself, such as
+/debug/pprof, are apart.
+
+A request that is shorter than the time between two samples has mostly no sample. Each
+request starts a goroutine, in net/http, HTTP/2 and gRPC, and the runtime numbers goroutines:
+so the requests without a sample are counted too, if no others start goroutines that are so short.
+Else their number is between two, or there is only a least one. The percentiles are those of all
+requests. < before a time is a limit: the time between two samples, or where the number is not
+known within a tenth, what the percentile would be with the least number. How many requests a second are slow is
+known however rare samples are.
+
+Percentiles are estimated from all requests together, and are more exact than the length of
+one. If 1 % of the requests take much longer than all others, the 99th percentile lies between
+the two, and is not well defined. Requests that last at the end of the profile are not finished,
+and are not counted.
 
 Requests of net/http and of gRPC are told apart also if they follow at once. Other calls on one
 goroutine count as one if there is no sample between them. Where that is possible, because
@@ -76,11 +84,11 @@ that waited for a Mutex. convert --slowest makes a pprof profile of the slowest 
 			}
 			ro.Source = read.Read
 			return e.read("requests", args, o, func(in *formats.Input) error {
-				s, err := samples(in, stream.Options{Labels: true})
+				s, err := samples(in, stream.Options{Labels: true, Objects: true})
 				if err != nil {
 					return err
 				}
-				r, err := analyze.FindRequests(s, ro)
+				r, err := requests.Find(s, ro)
 				if err != nil {
 					return err
 				}
@@ -110,7 +118,7 @@ that waited for a Mutex. convert --slowest makes a pprof profile of the slowest 
 
 // requestOptions checks the flags. From those that select samples it takes the label without a value: its values
 // are the requests.
-func requestOptions(cmd, function, slowest string, choice *selectFlags) (o analyze.RequestOptions, err error) {
+func requestOptions(cmd, function, slowest string, choice *selectFlags) (o requests.Options, err error) {
 	var labels []string
 	for _, text := range choice.labels {
 		switch {
@@ -144,11 +152,18 @@ const mostDifferences = 10
 
 // requestsTable returns the requests as text:
 //
-//	app.tach: 5959 requests: HTTP handlers (ServeHTTP)
-//	98 too short to tell; 307 not finished
+//	app.tach: about 5959 requests (5700 to 6020): HTTP handlers (ServeHTTP)
+//	5200 have a sample; 98 too short to tell; 307 not finished
 //
 //	p50 11.0ms   p90 13.0ms   p99 15.0ms   max 55.0ms
-//	 8.00ms   5721  ████████████████████
+//	3.2 a second take over 15.0ms
+//
+//	REQUESTS     P50     P90     P99     MAX  HANDLER
+//	    5959  11.0ms  13.0ms  15.0ms  55.0ms  HTTP
+//	    5959  11.0ms  13.0ms  15.0ms  55.0ms    main.handle
+//
+//	up to 8.00ms      238  █
+//	      8.00ms     5721  ████████████████████
 //
 //	The 60 slowest, from 15.0ms on, take this much more than 1193 near the median:
 //	   MORE    MEDIAN      SLOW  STATE
@@ -156,19 +171,15 @@ const mostDifferences = 10
 //
 //	   MORE  AT
 //	+38.7ms  [sleep] main.backoff handler.go:14
-func requestsTable(name string, r *analyze.Requests, paint paint, width int) []byte {
+func requestsTable(name string, r *requests.Requests, paint paint, width int) []byte {
 	var b bytes.Buffer
-	printf(&b, "%s %s: %s\n", paint.bold(name+":"), plural(int64(r.Count), "request"), r.What)
+	printf(&b, "%s %s: %s\n", paint.bold(name+":"), requestCount(r.Number), r.What)
 	var notes []string
+	if r.Seen != r.Count || r.Seen < r.Low {
+		notes = append(notes, fmt.Sprintf("%d have a sample", r.Seen))
+	}
 	if r.TooShort > 0 {
 		notes = append(notes, fmt.Sprintf("%d too short to tell", r.TooShort))
-	}
-	if more := r.Estimated - r.Count; more > r.Count/50 {
-		about := "about"
-		if r.AtLeast {
-			about = "at least"
-		}
-		notes = append(notes, fmt.Sprintf("%s %d more have no sample", about, more))
 	}
 	if r.Unfinished > 0 {
 		notes = append(notes, fmt.Sprintf("%d not finished", r.Unfinished))
@@ -180,23 +191,39 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 		printf(&b, "left out: %s idle of goroutines that have the label but work in the background\n", duration(r.Idle))
 	}
 	if r.Count == 0 {
+		handlers(&b, r, paint, width)
 		return b.Bytes()
 	}
 	if r.Lower != nil {
 		printf(&b, "%s\n", paint.bold("Where a goroutine waits again at one place, another call may have begun. So percentiles are ranges."))
 	}
-	p50, p90, p99 := percentiles(r)
-	printf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(p50), paint.bold(p90), paint.bold(p99),
-		paint.bold(length(cmp.Or(r.Lower, &r.RequestLengths).Max, r.Max, r.Short)))
-	most := 0
+	p := percentiles(r)
+	printf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(p[0]), paint.bold(p[1]), paint.bold(p[2]), paint.bold(p[3]))
+	if r.SlowPerSecond > 0 {
+		printf(&b, "%s a second take over %s\n", digits(r.SlowPerSecond), duration(r.SlowOver))
+	}
+	handlers(&b, r, paint, width)
+	printf(&b, "\n")
+	most := 1
 	for _, bucket := range r.Histogram {
 		most = max(most, bucket.Count)
 	}
 	for _, bucket := range r.Histogram {
 		n := (2*barWidth*bucket.Count + most - 1) / most
-		printf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("%7s %8d  %s", duration(bucket.From), bucket.Count, paint.wait(strings.Repeat("█", n))), " "))
+		from := duration(bucket.From)
+		if bucket.From == 0 {
+			from = "up to " + duration(bucket.To)
+		}
+		printf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("%13s %8d  %s", from, bucket.Count, paint.wait(strings.Repeat("█", n))), " "))
 	}
-	printf(&b, "\nThe %d slowest, from %s on, take this much more than %d near the median:\n", r.Slow.Count, duration(r.Slow.From), r.Median.Count)
+	if r.Slow.Count == 0 {
+		return b.Bytes()
+	}
+	median := "near the median"
+	if r.P50 == 0 { // the median ones have no sample
+		median = "in the middle of those with a sample"
+	}
+	printf(&b, "\nThe %d slowest, from %s on, take this much more than %d %s:\n", r.Slow.Count, duration(r.Slow.From), r.Median.Count, median)
 	printf(&b, "%s\n", paint.bold(fmt.Sprintf("%8s %8s %8s  %s", "MORE", "MEDIAN", "SLOW", "STATE")))
 	for _, state := range states(r) {
 		median, slow := r.Median.States[state], r.Slow.States[state]
@@ -211,18 +238,26 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 		if d.Object != "" {
 			at = " " + d.Object
 		}
+		state := "[" + d.State + "]"
+		if d.Peer != "" {
+			state += " on " + stream.PeerText(d.Peer)
+		}
 		if d.Line > 0 {
 			at += fmt.Sprintf(" %s:%d", d.File[strings.LastIndexAny(d.File, `/\`)+1:], d.Line)
 		}
 		if d.In != "" {
 			at += " in " + profile.FuncName(d.In)
 		}
-		room := width - 13 - utf8.RuneCountInString(d.State) - utf8.RuneCountInString(at)
+		room := width - 11 - utf8.RuneCountInString(state) - utf8.RuneCountInString(at)
 		if d.In != "" && room < minName {
 			at, room = at[:strings.LastIndex(at, " in ")], minName
 		}
-		printf(&b, "%8s  %s %s%s\n", more(d.Time), paint.wait("["+d.State+"]"), shorten(d.Name, max(minName, room)), paint.dim(at))
+		printf(&b, "%8s  %s %s%s\n", more(d.Time), paint.wait(state), shorten(d.Name, max(minName, room)), paint.dim(at))
+		if text := ranInstead(&d); text != "" {
+			printf(&b, "%8s    %s\n", "", paint.dim(cut(text, width-12)))
+		}
 	}
+	repeated(&b, r, paint, width)
 	printf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s %8s %10s  %-30s  %s", "TIME", "START", "GOROUTINE", "SLOWEST", "LABELS")))
 	bars := strings.NewReplacer("R", paint.busy("█"), "r", paint.late("▒"), ".", paint.wait("░"))
 	for _, x := range r.Slowest {
@@ -237,8 +272,39 @@ func requestsTable(name string, r *analyze.Requests, paint paint, width int) []b
 	return b.Bytes()
 }
 
+// ranInstead says who had the cores while slow requests waited for one, "" if nobody had much of them.
+func ranInstead(d *requests.Difference) string {
+	var parts []string
+	for _, x := range d.Ran {
+		if x.Share >= 0.1 && d.Time > 0 {
+			parts = append(parts, fmt.Sprintf("%.0f %% of it while %s ran", 100*x.Share, x.Name))
+		}
+	}
+	text := strings.Join(parts, ", ")
+	return strings.ReplaceAll(text, cores.Free+" ran", "cores were free")
+}
+
+// mostRepeats is the number of lines at which requests waited again and again that are shown.
+const mostRepeats = 3
+
+// repeated prints at which lines each request waited several times.
+func repeated(b *bytes.Buffer, r *requests.Requests, paint paint, width int) {
+	for i := range r.Repeats {
+		x := &r.Repeats[i]
+		if i == mostRepeats || x.Time < r.Repeats[0].Time/10 {
+			break
+		}
+		if i == 0 {
+			printf(b, "\n%s\n", paint.bold(fmt.Sprintf("%8s %8s  %s", "ALL TIME", "EACH", "WAITS AGAIN AND AGAIN AT")))
+		}
+		each := fmt.Sprintf("≥%.1f×", x.Each())
+		state := "[" + x.State + "]"
+		printf(b, "%8s %8s  %s %s\n", duration(x.Time), each, paint.wait(state), site(paint, x.Func, fmt.Sprintf("%s:%d", baseName(x.File), x.Line), width-20-utf8.RuneCountInString(state)))
+	}
+}
+
 // noRequests says what to do if there are no requests.
-func noRequests(r *analyze.Requests, o analyze.RequestOptions, selects bool) string {
+func noRequests(r *requests.Requests, o requests.Options, selects bool) string {
 	switch {
 	case r.Unfinished > 0:
 		return "None of them has ended. Record for longer.\n"
@@ -253,36 +319,96 @@ func noRequests(r *analyze.Requests, o analyze.RequestOptions, selects bool) str
 		"goroutines have one value of a pprof label. gotach report names functions that may be worth a look.\n"
 }
 
-// length returns a length between two as text.
-func length(low, high, short time.Duration) string {
-	text := func(d time.Duration) string {
-		if d < short {
-			return "<" + duration(short)
-		}
-		return duration(d)
+// requestCount returns the number of requests as text.
+func requestCount(c requests.Number) string {
+	switch {
+	case c.Count == 0 || c.High > 0 && 25*(c.High-c.Low) <= c.Count:
+		return plural(int64(c.Count), "request")
+	case c.Known():
+		return fmt.Sprintf("about %s (%d to %d)", plural(int64(c.Count), "request"), c.Low, c.High)
+	case c.High == 0:
+		return fmt.Sprintf("at least %s", plural(int64(c.Low), "request"))
 	}
-	if l, h := text(low), text(high); l != h {
-		return l + ".." + h
-	}
-	return text(high)
+	return fmt.Sprintf("%d to %s", c.Low, plural(int64(c.High), "request"))
 }
 
-// percentiles returns the percentiles of requests as text. If there are more requests than are known, all of them short,
-// the percentiles are smaller than those that are known.
-func percentiles(r *analyze.Requests) (p50, p90, p99 string) {
-	lower := cmp.Or(r.Lower, &r.RequestLengths)
-	text := func(low, high time.Duration) string {
-		s := length(low, high, r.Short)
-		if r.AtLeast && s[0] != '<' {
-			s = "<" + s
-		}
-		return s
+// shortCount is requestCount for a table.
+func shortCount(c requests.Number) string {
+	switch {
+	case c.Known():
+		return fmt.Sprint(c.Count)
+	case c.High == 0:
+		return fmt.Sprintf(">=%d", c.Low)
 	}
-	return text(lower.P50, r.P50), text(lower.P90, r.P90), text(lower.P99, r.P99)
+	return fmt.Sprintf("%d..%d", c.Low, c.High)
+}
+
+// mostHandlers is the number of rows of handlers.
+const mostHandlers = 15
+
+// handlers prints the requests of each kind, and of each handler. If all requests are of one handler it prints nothing.
+func handlers(b *bytes.Buffer, r *requests.Requests, paint paint, width int) {
+	if len(r.Rows) < 3 && (len(r.Rows) == 0 || !r.Rows[0].Aside) {
+		return
+	}
+	printf(b, "\n%s\n", paint.bold(fmt.Sprintf("%14s %8s %8s %8s %8s  %s", "REQUESTS", "P50", "P90", "P99", "MAX", "HANDLER")))
+	n := 0
+	for _, kind := range r.Rows {
+		if !kind.All {
+			continue
+		}
+		for _, x := range r.Rows {
+			if x.Kind != kind.Kind || x.Aside != kind.Aside {
+				continue
+			}
+			name := "  " + x.Handler
+			switch {
+			case x.All && x.Kind == "debug":
+				name = "requests that look at the program itself; not counted above"
+			case x.All:
+				if name = x.Kind; x.Aside {
+					name += "; not counted above"
+				}
+			case x.Handler == "":
+				name = "  no sample shows which"
+			}
+			if n++; n > mostHandlers && !x.All {
+				continue
+			}
+			p := lengths(&x.Lengths)
+			printf(b, "%14s %8s %8s %8s %8s  %s\n", shortCount(x.Number), p[0], p[1], p[2], p[3], shorten(name, max(minName, width-54)))
+		}
+	}
+	if n > mostHandlers {
+		printf(b, "%s\n", paint.dim(fmt.Sprintf("%14s %35s  and others; --json has them", "", "")))
+	}
+}
+
+// lengths returns p50, p90, p99 and the longest of requests as text. A limit begins with <.
+func lengths(l *requests.Lengths) (text [4]string) {
+	for i, x := range [4][2]time.Duration{{l.P50, l.P50Below}, {l.P90, l.P90Below}, {l.P99, l.P99Below}, {l.Max, l.MaxBelow}} {
+		if text[i] = duration(x[0]); x[1] > 0 {
+			text[i] = "<" + duration(x[1])
+		}
+	}
+	return text
+}
+
+// percentiles returns p50, p90, p99 and the longest of all requests as text.
+func percentiles(r *requests.Requests) (text [4]string) {
+	text = lengths(&r.Lengths)
+	if r.Lower != nil {
+		for i, low := range lengths(r.Lower) {
+			if low != text[i] {
+				text[i] = low + ".." + text[i]
+			}
+		}
+	}
+	return text
 }
 
 // states returns the states of requests, what slow ones do more first.
-func states(r *analyze.Requests) []string {
+func states(r *requests.Requests) []string {
 	all := maps.Clone(r.Median.States)
 	maps.Copy(all, r.Slow.States)
 	difference := func(state string) time.Duration { return r.Slow.States[state] - r.Median.States[state] }

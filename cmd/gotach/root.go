@@ -7,9 +7,11 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // An env has the streams, the context and the progress bar of a command.
@@ -33,7 +35,7 @@ func (e *env) exit(err error) int {
 	if err == nil {
 		return exitOK
 	}
-	if code := errGoTest(0); errors.As(err, &code) {
+	if code := errExit(0); errors.As(err, &code) {
 		return int(code)
 	}
 	printf(e.stderr, "gotach: %v\n", err)
@@ -58,11 +60,15 @@ A program records a profile with package github.com/gotach/profiler:
 
     defer profiler.Start(profiler.Output("app.tach")).Stop()
 
-FILE can be -, which is standard input.`,
-		Example: `  gotach demo                              # profile a built-in workload
-  gotach report app.tach                   # show where the time went
-  gotach view app.tach                     # look at it in a browser
-  gotach convert app.tach -o app.pb.gz     # for go tool pprof`,
+FILE can be -, which is standard input. The flags --label, --state, --goroutine, --peer, --since and
+--until of most commands select samples: see "gotach help select".
+
+What real programs had, and which commands said so: ` + docs + `cases.md`,
+		Example: `  gotach demo                           # profile a built-in workload
+  gotach app.tach                       # show where the time went, as report does
+  gotach why app.tach                   # say what is wrong
+  gotach view app.tach                  # look at it in a browser
+  gotach convert app.tach -o app.pb.gz  # for go tool pprof`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -74,8 +80,41 @@ FILE can be -, which is standard input.`,
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetVersionTemplate("gotach {{.Version}}\n")
-	root.AddCommand(newDemo(e), newInfo(e), newDump(e), newReport(e), newDiff(e), newLeaks(e), newLocks(e), newWaits(e), newRequests(e), newTop(e), newHTML(e), newView(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newPush(e), newTest(e), newCompletion(e))
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"See:", []*cobra.Command{newReport(e), newView(e), newHTML(e), newTop(e), newStacks(e)}},
+		{"Explain:", []*cobra.Command{newWhy(e), newLocks(e), newWaits(e), newRequests(e), newLeaks(e), newDiff(e)}},
+		{"Record:", []*cobra.Command{newRecord(e), newDemo(e), newTest(e), newPush(e)}},
+		{"Files:", []*cobra.Command{newInfo(e), newConvert(e), newFormats(e), newVerify(e), newRecover(e), newDump(e)}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.title
+		}
+		root.AddCommand(g.commands...)
+	}
+	root.AddCommand(newCompletion(e))
+	setHelp(root)
+	root.SetFlagErrorFunc(meant)
 	return root
+}
+
+// meant returns an error in a flag, with the names of flags that it was perhaps meant to be.
+func meant(cmd *cobra.Command, err error) error {
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	if names := flags.SuggestionsFor(unknown.GetSpecifiedName()); len(names) > 0 {
+		return fmt.Errorf("%w; did you mean --%s?", err, strings.Join(names, " or --"))
+	}
+	return err
 }
 
 // version returns gotach's version and the Go version of the build.

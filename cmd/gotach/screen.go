@@ -8,11 +8,17 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/findings"
+	"github.com/gotach/profiler/internal/analyze/leaks"
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/report"
+	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 // A screen is what report prints of a session if nothing else is asked for: one screen that says what is worth
@@ -20,26 +26,30 @@ import (
 type screen struct {
 	*reportTable
 	files   string // as they can be typed
-	leaks   *analyze.Leaks
-	locks   *analyze.Locks
+	leaks   *leaks.Leaks
+	locks   *locks.Locks
 	blocked *profile.Report
 	resting *profile.Report // the same of goroutines that waited at one place in the whole session, which blocked does not have
 	cpu     *profile.Report
-	survey  *analyze.Survey
+	survey  *report.Survey
 	// requests are nil if nothing in the profile is known to be a request.
-	requests *analyze.Requests
-	most     screenRows
+	requests *requests.Requests
+	// found are the findings, nil if they are not asked for.
+	found []findings.Finding
+	most  screenRows
+	quiet bool // nothing is wrong
 }
 
-// screenRows are the numbers of rows of a screen, at most.
-type screenRows struct{ blocked, cpu, locks, leaks, requests int }
+// screenRows are the numbers of rows of a screen, at most. Hints is the number of commands.
+type screenRows struct{ found, blocked, resting, cpu, locks, leaks, requests, hints int }
 
-var mostScreenRows = screenRows{blocked: 7, cpu: 5, locks: 3, leaks: 3, requests: 2}
+var mostScreenRows = screenRows{found: 5, blocked: 7, resting: 3, cpu: 5, locks: 3, leaks: 3, requests: 2, hints: 6}
 
 const (
 	statesWidth = 40 // columns of a state over time
-	// What the screen says has at most so many lines if that is possible. What to type next comes after that.
+	// screenLines is the number of lines of a screen, if that is possible; quietLines that of a program in which nothing is wrong.
 	screenLines = 40
+	quietLines  = 24
 	// fewRequests is the number of requests below which slow ones say little.
 	fewRequests = 20
 )
@@ -47,25 +57,24 @@ const (
 // fewer returns the rows of a screen with one row less, in the section that has the most to spare. It returns false if
 // none has.
 func (r screenRows) fewer() (screenRows, bool) {
-	switch {
-	case r.blocked > 4 && r.blocked > r.cpu:
-		r.blocked--
-	case r.cpu > 3:
-		r.cpu--
-	case r.requests > 1:
-		r.requests--
-	case r.locks > 2:
-		r.locks--
-	case r.leaks > 2:
-		r.leaks--
-	default:
-		return r, false
+	for _, x := range []struct {
+		rows  *int
+		least int
+	}{
+		{&r.hints, 5}, {&r.resting, 1}, {&r.blocked, 4}, {&r.cpu, 3}, {&r.requests, 1}, {&r.locks, 1}, {&r.leaks, 1}, // nothing is gone
+		{&r.locks, 0}, {&r.leaks, 0}, {&r.hints, 3}, {&r.blocked, 2}, {&r.cpu, 1},
+		{&r.found, 3}, {&r.blocked, 1}, {&r.hints, 2}, {&r.cpu, 0}, {&r.resting, 0}, {&r.requests, 0}, {&r.blocked, 0},
+	} {
+		if *x.rows > x.least {
+			*x.rows--
+			return r, true
+		}
 	}
-	return r, true
+	return r, false
 }
 
-// newScreen analyzes a profile.
-func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOptions) (*screen, error) {
+// newScreen analyzes a profile. whole says that it is asked for all of it, so that it has findings.
+func (e *env) newScreen(in *formats.Input, paths []string, ao report.Options, whole bool) (*screen, error) {
 	ao.Series = true
 	so := ao.Stream()
 	so.Unselected = true
@@ -73,15 +82,8 @@ func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOpti
 	if err != nil {
 		return nil, err
 	}
-	words := make([]string, len(paths))
-	for i, path := range paths {
-		words[i] = quoted(path)
-	}
-	s := &screen{files: strings.Join(words, " ")}
-	if len(s.files) > 40 && len(paths) > 1 {
-		s.files = words[0] + " …"
-	}
-	survey, err := analyze.NewSurvey(src, ao, source.Usual().Read)
+	s := &screen{files: typed(paths)}
+	survey, err := report.NewSurvey(src, ao, source.Usual().Read)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +97,14 @@ func (e *env) newScreen(in *formats.Input, paths []string, ao analyze.ReportOpti
 	})
 	err = s.reports(e, in, survey, ao)
 	readings.Wait()
-	return s, cmp.Or(err, failed)
+	if err = cmp.Or(err, failed); err == nil && whole {
+		s.found, err = findings.Of(findings.Input{Survey: survey, Locks: s.locks, Requests: s.requests, Files: s.files, Fast: true})
+	}
+	return s, err
 }
 
 // reports makes the tables of a screen.
-func (s *screen) reports(e *env, in *formats.Input, survey *analyze.Survey, ao analyze.ReportOptions) error {
+func (s *screen) reports(e *env, in *formats.Input, survey *report.Survey, ao report.Options) error {
 	p := survey.Profile
 	s.leaks, s.survey = survey.Leaks, survey
 	ro := profile.ReportOptions{By: profile.ByState, Sort: profile.SortSelf}
@@ -132,61 +137,109 @@ func (s *screen) blocks(p *profile.Profile) (err error) {
 	return err
 }
 
-// render returns the screen:
+// render returns the screen. What is said of the program comes first, of the recording last:
 //
 //	app.tach: app, 30.0s from 2026-11-21 07:20:45, 41980 samples of 14 goroutines
 //	…
+//	1. lock, 49 %: Requests wait for the lock c.mu …
+//
 //	            OVER TIME                                 ON AVERAGE
-//	on CPU      ▁▂▃▄▅▆▇█▇▆▅▄▃▂▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  1.02 goroutines
+//	on CPU      ▁▂▃▄▅▆▇█▇▆▅▄▃▂▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  1.02 goroutines
 //
 //	BLOCKED AT
 //	 12.5s  31.2 %  ▁▂▃▄▅▆▇█▁▁  [sync.Mutex.Lock] main.(*Cache).Get  cache.go:41
 func (s *screen) render() []byte {
+	s.sourceLast = true
 	s.header()
 	if len(s.r.Rows) == 0 && s.r.Idle == 0 {
 		s.b.WriteByte('\n')
 		s.empty()
 		return s.b.Bytes()
 	}
-	s.states()
 	head := s.b.Len()
 	s.most = mostScreenRows
+	limit := screenLines
+	if s.quiet = s.found != nil && findings.Problems(s.found) == 0; s.quiet {
+		limit = quietLines
+	}
 	for left := true; left; {
 		s.b.Truncate(head)
+		s.findings()
+		s.states()
 		s.blockedAt()
 		s.section("ON CPU IN", s.cpu, s.most.cpu, "--weight cpu")
 		s.contended()
 		s.growing()
 		s.slow()
-		if bytes.Count(s.b.Bytes(), []byte("\n")) <= screenLines {
+		s.recording()
+		s.next()
+		if bytes.Count(s.b.Bytes(), []byte("\n")) <= limit {
 			break
 		}
 		s.most, left = s.most.fewer()
 	}
-	s.next()
 	return s.b.Bytes()
+}
+
+// findings prints what is wrong, in sentences.
+func (s *screen) findings() {
+	if s.found == nil {
+		return
+	}
+	s.line("")
+	if s.quiet {
+		s.line(s.paint.bold(nothingWrong))
+	}
+	for i := range s.found {
+		x := &s.found[i]
+		if i == s.most.found {
+			s.line(s.paint.dim(fmt.Sprintf("… and %d more: gotach why %s", len(s.found)-i, s.files)))
+			break
+		}
+		head := findingHead(i+1, x, false)
+		for j, l := range wrap(head+x.Text, min(s.width, whyWidth), 3) {
+			if j == 0 {
+				l = s.paint.bold(head) + strings.TrimPrefix(l, head)
+			}
+			s.line(l)
+		}
+	}
+}
+
+// told reports whether a finding has one of the kinds.
+func (s *screen) told(kinds ...string) bool {
+	return slices.ContainsFunc(s.found, func(x findings.Finding) bool { return slices.Contains(kinds, x.Kind) })
+}
+
+// recording prints how the session sampled.
+func (s *screen) recording() {
+	if m := s.p.Metadata; m != nil && m.Session != nil && m.Session.Source != "" {
+		if !s.quiet {
+			s.line("")
+		}
+		s.source()
+	}
 }
 
 // A stateLine is a kind of state over time.
 type stateLine struct {
-	name   string
-	paint  func(paint, string) string
-	states []string // none: all others
+	name  string
+	paint func(paint, string) string
 }
 
 var stateLines = []stateLine{
-	{"on CPU", paint.busy, []string{profile.Running, profile.SyscallOnCPU, profile.OnCPUInC}},
-	{"no core", paint.late, []string{profile.NoCore}},
-	{"runnable", paint.late, []string{profile.Runnable}},
-	{"in syscalls", paint.wait, []string{profile.Syscall, profile.InC}},
-	{"blocked", paint.wait, nil},
-	{"not recorded", paint.dim, []string{"not recorded"}}, // a file is missing
-	{"not seen", paint.dim, []string{profile.NotSeen}},
+	{"on CPU", paint.busy},
+	{profile.NoCore, paint.late},
+	{profile.Runnable, paint.late},
+	{"in syscalls", paint.wait},
+	{stream.Blocked, paint.wait},
+	{"not recorded", paint.dim}, // a file is missing
+	{profile.NotSeen, paint.dim},
 }
 
 // states prints how many goroutines were in each kind of state over time.
 func (s *screen) states() {
-	printf(&s.b, "\n%s\n", s.paint.bold(fmt.Sprintf("%-14s%-*s  %8s %8s", "", statesWidth, "GOROUTINES OVER TIME", "AVERAGE", "MOST")))
+	printf(&s.b, "\n%s\n", s.paint.bold(fmt.Sprintf("%-14s%-*s  %8s %8s", "", statesWidth, "GOROUTINES OVER TIME UP TO THE MOST", "AVERAGE", "MOST")))
 	for _, a := range stateAmounts(s.r) {
 		s.stateLine(a.name, a.all, a.series, a.paint)
 	}
@@ -201,23 +254,17 @@ type stateAmount struct {
 
 // stateAmounts returns the times of all kinds of states, idle last, given a report by state.
 func stateAmounts(r *profile.Report) (list []stateAmount) {
-	known := map[string]bool{}
-	for _, l := range stateLines {
-		for _, name := range l.states {
-			known[name] = true
-		}
-	}
 	p := r.Profile
 	for _, l := range stateLines {
 		a := stateAmount{stateLine: l}
 		for i := range r.Rows {
 			row := &r.Rows[i]
-			if slices.Contains(l.states, row.Name) || l.states == nil && !known[row.Name] {
+			if stream.HasState([]string{l.name}, row.Name) {
 				a.series = profile.Plus(a.series, row.Series)
 				a.all += row.Self
 			}
 		}
-		if l.states == nil && p.HasIdle {
+		if l.name == stream.Blocked && p.HasIdle {
 			a.all -= r.Idle
 			for i := range p.IdleSeries {
 				a.series[i] -= p.IdleSeries[i]
@@ -225,7 +272,15 @@ func stateAmounts(r *profile.Report) (list []stateAmount) {
 		}
 		list = append(list, a)
 	}
-	return append(list, stateAmount{stateLine{"idle", paint.dim, nil}, r.Idle, p.IdleSeries})
+	if !p.HasApart {
+		a := stateAmount{stateLine: stateLine{"set apart", paint.dim}}
+		for i := range p.Apart {
+			a.all += p.Apart[i].Wall
+			a.series = profile.Plus(a.series, p.Apart[i].Series)
+		}
+		list = append(list, a)
+	}
+	return append(list, stateAmount{stateLine{"idle", paint.dim}, r.Idle, p.IdleSeries})
 }
 
 func (s *screen) stateLine(name string, all time.Duration, series []float32, colour func(paint, string) string) {
@@ -233,7 +288,7 @@ func (s *screen) stateLine(name string, all time.Duration, series []float32, col
 		return
 	}
 	average := float64(all) / float64(s.r.Duration)
-	if average < 0.005 {
+	if average < 0.005 || s.quiet && average < 0.05 {
 		return
 	}
 	if len(series) == 0 { // nobody knows when
@@ -252,39 +307,61 @@ func number(f float64) string {
 	return fmt.Sprintf("%8.0f", f)
 }
 
-// next prints what to type next.
-func (s *screen) next() {
-	type hint struct{ command, what string }
-	hints := []hint{{"report %s --by function", "every function and wait"}}
-	if len(s.cpu.Rows) > 0 {
-		hints = append(hints, hint{"report %s --weight latency", "what to make faster, to be done sooner"})
+// A hint is a command, and what it shows.
+type hint struct{ command, what string }
+
+// hints returns what to type next: first what shows more of the findings.
+func (s *screen) hints() (list []hint) {
+	if len(s.found) > 0 {
+		list = append(list, hint{"gotach why " + s.files, "all findings, with evidence"})
 	}
-	switch {
-	case slices.ContainsFunc(s.locks.Locks, func(x analyze.Lock) bool { return x.LikeLock() && x.Waited > s.r.Duration/1000 }):
-		hints = append(hints, hint{"locks %s", "locks, and who held them"})
-	case slices.ContainsFunc(s.locks.Locks, func(x analyze.Lock) bool {
-		return x.Sites[0].Reason == "chan send" && x.Waited > s.r.Duration/20
-	}):
-		hints = append(hints, hint{"locks %s", "channels, and who was on the other side"})
+	for i := range s.found[:min(len(s.found), s.most.found)] {
+		if command := s.found[i].Command; !slices.ContainsFunc(list, func(h hint) bool { return h.command == command }) {
+			list = append(list, hint{command, "more of: " + s.found[i].Kind})
+		}
 	}
-	if len(s.leaks.Groups) > 0 {
-		hints = append(hints, hint{"leaks %s", "goroutines that grow in number"})
+	add := func(command, what string) {
+		command = "gotach " + strings.Replace(command, "%s", s.files, 1)
+		if !slices.ContainsFunc(list, func(h hint) bool { return h.command == command }) {
+			list = append(list, hint{command, what})
+		}
 	}
 	switch f := s.survey.RequestFunc; {
 	case s.survey.Requests:
-		hints = append(hints, hint{"requests %s", "how long requests take, and why"})
+		add("requests %s", "how long requests take, and why")
 	case f != "":
-		hints = append(hints, hint{"requests %s --func " + funcFlag(f), "how long its calls take, and why"})
+		add("requests %s --func "+funcFlag(f), "how long its calls take, and why")
 	}
-	hints = append(hints, hint{"view %s", "look at all of it in a browser"})
-	hints = append(hints, hint{"convert %s -o app.pb.gz", "for go tool pprof"})
+	switch {
+	case slices.ContainsFunc(s.locks.Locks, func(x locks.Lock) bool { return x.LikeLock() && x.Waited > s.r.Duration/1000 }):
+		add("locks %s", "locks, and who held them")
+	case slices.ContainsFunc(s.locks.Locks, func(x locks.Lock) bool {
+		return x.Sites[0].Reason == "chan send" && x.Waited > s.r.Duration/20
+	}):
+		add("locks %s", "channels, and who was on the other side")
+	}
+	if len(s.leaks.Groups) > 0 {
+		add("leaks %s", "goroutines that grow in number")
+	}
+	add("view %s", "look at all of it in a browser")
+	add("report %s --by function", "every function and wait")
+	if len(s.cpu.Rows) > 0 {
+		add("report %s --weight latency", "what to make faster, to be done sooner")
+	}
+	add("convert %s -o app.pb.gz", "for go tool pprof")
+	return list
+}
+
+// next prints what to type next.
+func (s *screen) next() {
+	list := s.hints()
+	list = list[:min(len(list), s.most.hints)]
 	width := 0
-	for i := range hints {
-		hints[i].command = "gotach " + strings.Replace(hints[i].command, "%s", s.files, 1)
-		width = max(width, len(hints[i].command))
+	for _, h := range list {
+		width = max(width, utf8.RuneCountInString(h.command))
 	}
 	var b bytes.Buffer
-	for _, h := range hints {
+	for _, h := range list {
 		if width+len(h.what)+6 > s.width {
 			printf(&b, "  %s\n", h.command)
 			continue

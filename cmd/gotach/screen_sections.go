@@ -7,30 +7,32 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/findings"
+	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 // blockedAt prints where goroutines were blocked. Those that waited at one place in the whole session come last, as far as
 // there is room: they have nothing to do, or hang.
 func (s *screen) blockedAt() {
-	if len(s.blocked.Rows) == 0 && len(s.resting.Rows) == 0 {
+	if len(s.blocked.Rows) == 0 && (len(s.resting.Rows) == 0 || s.most.resting == 0) || s.most.blocked == 0 {
 		return
 	}
 	s.title("BLOCKED AT")
 	n, left := s.rows(s.blocked, s.most.blocked, true)
 	s.others(left, s.blocked.Shown, len(s.blocked.Rows)-n, "--blocked")
-	if len(s.resting.Rows) == 0 {
+	if len(s.resting.Rows) == 0 || s.most.resting == 0 {
 		return
 	}
 	s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  at one place from begin to end:", "", "", sparkWidth, "")))
-	n, left = s.rows(s.resting, max(1, s.most.blocked-n), false)
+	n, left = s.rows(s.resting, min(s.most.resting, max(1, s.most.blocked-n)), false)
 	s.others(left, 0, len(s.resting.Rows)-n, "--blocked --idle")
 }
 
 // section prints the first rows of a report.
 func (s *screen) section(title string, r *profile.Report, most int, flag string) {
-	if len(r.Rows) == 0 || r.Shown == 0 {
+	if len(r.Rows) == 0 || r.Shown == 0 || most == 0 {
 		return
 	}
 	s.title(title)
@@ -84,11 +86,14 @@ func (s *screen) others(left, all time.Duration, rows int, flag string) {
 	s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  in %s; %s shows all", duration(left), share, sparkWidth, "", plural(int64(rows), "more row"), flag)))
 }
 
-// contended prints the locks for which goroutines waited the most, and what held them.
+// contended prints, if no finding is of a lock, the locks for which goroutines waited the most, and what held them.
 func (s *screen) contended() {
+	if s.told(findings.Lock) {
+		return
+	}
 	n := 0
 	list := s.locks.Group().Locks
-	slices.SortStableFunc(list, func(a, b analyze.Lock) int { return cmp.Compare(b.Waited, a.Waited) })
+	slices.SortStableFunc(list, func(a, b locks.Lock) int { return cmp.Compare(b.Waited, a.Waited) })
 	for i := range list {
 		x := &list[i]
 		if !x.LikeLock() || x.Waited < s.r.Duration/1000 || n == s.most.locks {
@@ -103,7 +108,7 @@ func (s *screen) contended() {
 		if x.Objects > 0 {
 			kind += fmt.Sprintf(", %d objects", x.Objects)
 		}
-		printf(&s.b, "%7s %7d  %*s  %s  %s\n", duration(x.Waited), x.Waits, sparkWidth, duration(x.Longest),
+		printf(&s.b, "%7s %7s  %*s  %s  %s\n", duration(x.Waited), waitCount(x, x.Waits), sparkWidth, longestWait(x),
 			shorten(x.Name, max(minName, room-len(kind)-2)), s.paint.dim(kind))
 		h := x.Holder
 		if h == nil || len(h.Lines) == 0 {
@@ -134,23 +139,32 @@ func (s *screen) slow() {
 	}
 	s.line("")
 	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %*s  %s", "P50", "P90", sparkWidth, "P99", "REQUESTS")))
-	p50, p90, p99 := percentiles(r)
-	printf(&s.b, "%7s %7s  %*s  %d %s\n", p50, p90, sparkWidth, p99, r.Count, shorten(r.What, max(minName, s.width-40)))
+	p, count := percentiles(r), shortCount(r.Number)
+	printf(&s.b, "%7s %7s  %*s  %s %s\n", p[0], p[1], sparkWidth, p[2], count, shorten(r.What, max(minName, s.width-31-len(count))))
 	for i, d := range r.Difference {
 		if i == s.most.requests || d.Time <= 0 || d.Time < r.Difference[0].Time/4 {
 			break
 		}
 		how := fmt.Sprintf("%s in the slowest 1 %%: [%s] ", more(d.Time), d.State)
+		if d.Peer != "" {
+			how += "on " + stream.PeerText(d.Peer) + " "
+		}
 		at := ""
 		if d.Line > 0 {
 			at = fmt.Sprintf("%s:%d", baseName(d.File), d.Line)
 		}
 		printf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, d.Name, at, s.width-s.indent()-len(how)))
+		if text := ranInstead(&d); text != "" {
+			printf(&s.b, "%*s%s\n", s.indent(), "", s.paint.dim(cut(text, s.width-s.indent())))
+		}
 	}
 }
 
-// growing prints the groups of goroutines that grow.
+// growing prints the groups of goroutines that grow, if no finding says so.
 func (s *screen) growing() {
+	if s.told(findings.Leak) {
+		return
+	}
 	// Suspects are first. If there are any, the others hardly matter.
 	n := 0
 	for n < min(s.most.leaks, len(s.leaks.Groups)) && s.leaks.Groups[n].Suspect == s.leaks.Groups[0].Suspect {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strconv"
+	"sync/atomic"
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/stream"
@@ -10,25 +11,29 @@ import (
 
 // selectFlags are the flags that select samples, for the commands that take a part of a profile.
 type selectFlags struct {
-	labels, states, goroutines []string
-	since, until               string
+	labels, states, goroutines, peers []string
+	since, until                      string
 }
 
-// selectHelp explains these flags in the help of each such command.
-const selectHelp = `--label, --state, --goroutine, --since and --until select samples; a sample must fulfil all of
-them. Several labels must all be there; of several states or goroutines one must fit. States
-are those of "gotach report --by state". A time is like 10s (since the start), -30s (before
-the end), 15:04:05 or 2006-01-02T15:04:05 (local time). A goroutine that has no label host, pid,
-process, service or version of its own has that of its process, for files of many processes.`
+// selectHelp names these flags in the help of each such command.
+const selectHelp = `--label, --state, --goroutine, --peer, --since and --until select samples: see "gotach help select".`
 
 // add adds the flags to a command.
 func (fl *selectFlags) add(cmd *cobra.Command) {
+	fl.addGoroutines(cmd)
 	f := cmd.Flags()
-	f.StringArrayVar(&fl.labels, "label", nil, "only samples of goroutines with the pprof label `KEY=VALUE`, or of the process with host=, service= or version=")
-	f.StringArrayVar(&fl.states, "state", nil, "only samples in the state `NAME`, such as running or 'chan receive'")
-	f.StringArrayVar(&fl.goroutines, "goroutine", nil, "only samples of the goroutine with this `ID`")
+	f.StringArrayVar(&fl.peers, "peer", nil, "only waits for the connection, host, port or file `ADDRESS`, such as 10.2.3.4:5432")
 	f.StringVar(&fl.since, "since", "", "only what happened after `TIME`")
 	f.StringVar(&fl.until, "until", "", "only what happened before `TIME`")
+}
+
+// addGoroutines adds the flags that do not select by time.
+func (fl *selectFlags) addGoroutines(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&fl.labels, "label", nil, "only samples of goroutines with the pprof label `KEY=VALUE`, or of the process with host=, service= or version=")
+	f.StringArrayVar(&fl.states, "state", nil, "only samples in the state `NAME`, such as running, 'chan receive', or blocked")
+	f.StringArrayVar(&fl.goroutines, "goroutine", nil, "only samples of the goroutine with this `ID`")
+	completeSelection(cmd)
 }
 
 // set checks the flags and sets o.Select, if there are any. cmd is the command's name, for errors.
@@ -41,7 +46,7 @@ func (fl *selectFlags) set(cmd string, o *formats.Options) error {
 		}
 		sel.Labels = append(sel.Labels, l)
 	}
-	sel.States = fl.states
+	sel.States, sel.Peers = fl.states, fl.peers
 	for _, text := range fl.goroutines {
 		id, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -57,6 +62,7 @@ func (fl *selectFlags) set(cmd string, o *formats.Options) error {
 		return usagef("%s: --until: %w", cmd, err)
 	}
 	if !sel.Empty() {
+		sel.Found = new(atomic.Bool)
 		o.Select = &sel
 	}
 	return nil

@@ -13,10 +13,8 @@ type sourceFlags struct {
 	none bool
 }
 
-// sourceHelp explains them in the help of commands.
-const sourceHelp = `A profile names the source files of its program. They are read if they are below --source DIR. Without it
-only Go files are read that have the named function at the named line, and only those of the module of the present
-folder, of GOROOT and of the module cache: a profile may come from anyone.`
+// sourceHelp says in the help of commands that they read source files.
+const sourceHelp = `Source files that the profile names are read where they may be: see "gotach help source".`
 
 // add adds --source to a command.
 func (fl *sourceFlags) add(cmd *cobra.Command) {

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
@@ -32,11 +32,12 @@ type reportTable struct {
 	name   string // name of the file
 	format string
 	choice *stream.Selection // nil: all samples
-	group  string            // as in analyze.ReportOptions
+	group  string            // as in analyze.Options
 	weight string            // likewise
 	spark  bool              // rows show when their time was
 
 	unfinished bool // a file is not finished
+	sourceLast bool // how the session sampled stands below the table
 
 	b bytes.Buffer
 }
@@ -107,10 +108,15 @@ func (t *reportTable) header() {
 	if m := t.p.Metadata; m == nil {
 		facts = append(facts, t.format)
 	}
-	t.line(t.paint.bold(name) + " " + strings.Join(facts, ", "))
+	t.text(func(l string) string {
+		if rest, first := strings.CutPrefix(l, name); first {
+			return t.paint.bold(name) + rest
+		}
+		return l
+	}, name+" "+strings.Join(facts, ", "))
 	if m := t.p.Metadata; m != nil && m.Session != nil {
 		s := m.Session
-		if s.Source != "" { // JSON lines do not say it
+		if s.Source != "" && !t.sourceLast { // JSON lines do not say it
 			t.source()
 		}
 		switch {
@@ -118,11 +124,11 @@ func (t *reportTable) header() {
 		case s.Error == tachyon.NotStopped:
 			t.line(s.Error)
 		case s.Error != "":
-			t.line(t.paint.busy("error: " + s.Error))
+			t.text(t.paint.busy, "error: "+s.Error)
 		}
 	}
 	if t.choice != nil {
-		t.line("selected: " + t.choice.String())
+		t.text(nil, "selected: "+t.choice.String())
 	}
 	what := t.amount(t.r.Total) + " in all"
 	switch {
@@ -139,28 +145,31 @@ func (t *reportTable) header() {
 	case "latency":
 		what = duration(t.r.Total) + " on the wall clock, shared by what ran or waited at each instant"
 	}
-	if t.knowsCPU() && t.weight != "cpu" {
+	if t.group == report.ByRan {
+		what = duration(t.r.Total) + " in which goroutines waited for a core"
+	} else if t.knowsCPU() && t.weight != "cpu" {
 		what += fmt.Sprintf(", %s of it on CPU (%s)", duration(t.r.TotalCPU-t.r.Elsewhere),
 			strings.TrimSpace(percent(t.r.TotalCPU-t.r.Elsewhere, t.r.Total-t.r.Elsewhere)))
 	}
 	if t.r.Elsewhere > 0 {
 		no := duration(t.r.Elsewhere) + " of CPU that no goroutine used"
 		if utf8.RuneCountInString(what+no)+2 > t.width {
-			t.line(what)
+			t.text(nil, what)
 			what = no
 		} else {
 			what += "; " + no
 		}
 	}
-	t.line(what)
+	t.text(nil, what)
 	t.noCore()
 	if t.r.Idle > 0 {
 		idle := fmt.Sprintf("%s of it idle (%s)", duration(t.r.Idle), strings.TrimSpace(percent(t.r.Idle, t.r.Total)))
 		if !t.p.HasIdle {
 			idle += ": left out, --idle shows it"
 		}
-		t.line(idle)
+		t.text(nil, idle)
 	}
+	t.apart()
 	if t.o.Focus != nil || t.o.Ignore != nil {
 		var chosen []string
 		if t.o.Focus != nil {
@@ -173,8 +182,24 @@ func (t *reportTable) header() {
 		if t.r.Shown > 0 {
 			refer = ", percentages refer to it"
 		}
-		t.line(fmt.Sprintf("%s of it shown (%s)%s: %s", t.amount(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), refer, strings.Join(chosen, ", ")))
+		t.text(nil, fmt.Sprintf("%s of it shown (%s)%s: %s", t.amount(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), refer, strings.Join(chosen, ", ")))
 	}
+}
+
+// apart writes a line about what is set apart.
+func (t *reportTable) apart() {
+	if len(t.r.Apart) == 0 {
+		return
+	}
+	var parts []string
+	for i := range t.r.Apart {
+		parts = append(parts, t.r.Apart[i].What+" "+duration(t.r.Apart[i].Wall))
+	}
+	text := "set apart: " + strings.Join(parts, ", ")
+	if !t.p.HasApart {
+		text += "; --apart shows it"
+	}
+	t.text(nil, text)
 }
 
 // source writes a line about how a session sampled.
@@ -187,13 +212,16 @@ func (t *reportTable) source() {
 	if s.GoVersion != "" {
 		source += fmt.Sprintf(", %s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
 	}
-	t.line(source)
+	t.text(nil, source)
+	if s.Kept != "" {
+		t.text(nil, "kept by the program: "+s.Kept)
+	}
 	if s.Unwritten > 0 {
-		t.line(t.paint.late(duration(s.Unwritten) + " are missing at the end of a file: the disk was full or failed"))
+		t.text(t.paint.late, duration(s.Unwritten)+" are missing at the end of a file: the disk was full or failed")
 	}
 	if all := s.Samples + s.Dropped; s.Dropped > all/100 && s.Unwritten == 0 {
-		t.line(t.paint.late(fmt.Sprintf("%s of all samples were dropped, %s because a stack could not be read",
-			strings.TrimSpace(percent(time.Duration(s.Dropped), time.Duration(all))), strings.TrimSpace(percent(time.Duration(s.Torn), time.Duration(all))))))
+		t.text(t.paint.late, fmt.Sprintf("%s of all samples were dropped, %s because a stack could not be read",
+			strings.TrimSpace(percent(time.Duration(s.Dropped), time.Duration(all))), strings.TrimSpace(percent(time.Duration(s.Torn), time.Duration(all)))))
 	}
 }
 
@@ -204,17 +232,31 @@ func (t *reportTable) noCore() {
 	throttled := false
 	if m := t.p.Metadata; m != nil && m.Session != nil && m.Session.Throttled > 0 {
 		throttled = true
-		t.line(t.paint.late(fmt.Sprintf("throttled by the CPU quota: %s in %s", duration(m.Session.Throttled), plural(m.Session.ThrottledPeriods, "period"))))
+		t.text(t.paint.late, fmt.Sprintf("throttled by the CPU quota: %s in %s", duration(m.Session.Throttled), plural(m.Session.ThrottledPeriods, "period")))
 	}
-	if t.r.NoCore > 0 && (throttled || t.r.NoCore >= ran/50) {
-		t.line(t.paint.late(fmt.Sprintf("running without a core (▒): %s, %s of the time in which goroutines ran",
-			duration(t.r.NoCore), strings.TrimSpace(percent(t.r.NoCore, ran)))))
+	if t.group != report.ByRan && t.r.NoCore > 0 && (throttled || t.r.NoCore >= ran/50) {
+		t.text(t.paint.late, fmt.Sprintf("running without a core (▒): %s, %s of the time in which goroutines ran",
+			duration(t.r.NoCore), strings.TrimSpace(percent(t.r.NoCore, ran))))
 	}
 }
 
 // knowsCPU reports whether the profile has CPU times. Some formats, such as Perl's, have only
 // one kind of time.
 func (t *reportTable) knowsCPU() bool { return t.p.Metadata != nil || t.r.TotalCPU > 0 }
+
+// text writes a sentence of the header, broken between words where it is wider than the terminal. paint may be nil.
+func (t *reportTable) text(paint func(string) string, s string) {
+	lines := []string{s}
+	if utf8.RuneCountInString(s) > t.width {
+		lines = wrap(s, t.width, 2)
+	}
+	for _, l := range lines {
+		if paint != nil {
+			l = paint(l)
+		}
+		t.line(l)
+	}
+}
 
 // line writes one line.
 func (t *reportTable) line(s string) { printf(&t.b, "%s\n", s) }
@@ -303,11 +345,13 @@ func (t *reportTable) rows() {
 
 // heading is what a row is.
 func (t *reportTable) heading() string {
-	switch key, isLabel := strings.CutPrefix(t.group, analyze.ByLabel); {
+	switch key, isLabel := strings.CutPrefix(t.group, report.ByLabel); {
 	case isLabel:
 		return "LABEL " + key
-	case t.group == analyze.ByEntry:
+	case t.group == report.ByEntry:
 		return "CREATED BY"
+	case t.group == report.ByRan:
+		return "HAD THE CORES MEANWHILE"
 	case t.group != "":
 		return strings.ToUpper(t.group)
 	case t.o.By == profile.ByBlocked:

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"flag"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,7 +11,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/diff"
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
 )
@@ -58,13 +62,13 @@ func TestCut(t *testing.T) {
 
 // In 80 columns the table of locks fits, and the lines that goroutines waited at are in it.
 func TestLocksFit(t *testing.T) {
-	lock := analyze.Lock{
+	lock := locks.Lock{
 		Name: "c.mu", Kind: "sync.RWMutex", Object: 121, Goroutines: 48, Waits: 49, Waited: time.Second,
-		Sites:  []analyze.LockSite{{Reason: "sync.RWMutex.RLock", Func: "main.(*catalogue).lookup", File: "/src/main.go", Line: 27, Waits: 49, Waited: time.Second}},
-		Holder: &analyze.LockHolder{TooShort: true, Inferred: time.Second, Lines: []analyze.HolderLine{{State: "sleep", Time: time.Second, HolderFrame: analyze.HolderFrame{Func: "main.(*catalogue).reload", File: "/src/main.go", Line: 38}}}},
+		Sites:  []locks.Site{{Reason: "sync.RWMutex.RLock", Func: "main.(*catalogue).lookup", File: "/src/main.go", Line: 27, Waits: 49, Waited: time.Second}},
+		Holder: &locks.Holder{TooShort: true, Inferred: time.Second, Lines: []locks.HolderLine{{State: "sleep", Time: time.Second, HolderFrame: locks.HolderFrame{Func: "main.(*catalogue).reload", File: "/src/main.go", Line: 38}}}},
 	}
 	table := &lockTable{width: 80, top: 10}
-	table.render("x.tach", &analyze.Locks{Locks: []analyze.Lock{lock}, Tick: 1120 * time.Microsecond})
+	table.render("x.tach", &locks.Locks{Locks: []locks.Lock{lock}, Tick: 1120 * time.Microsecond})
 	text := table.b.String()
 	for line := range strings.Lines(text) {
 		if n := utf8.RuneCountInString(line) - 1; n > 80 {
@@ -94,11 +98,11 @@ func TestTableFits(t *testing.T) {
 		},
 	}
 	for _, by := range profile.Bys {
-		for _, columns := range []int{minWidth, 100, maxWidth} {
+		for _, columns := range []int{minWidth, 100, 120, 200} {
 			for _, sort := range []profile.Sort{profile.SortSelf, profile.SortTotal} {
 				o := profile.ReportOptions{By: by, Sort: sort}
 				r := testenv.Must(profile.New(p, o))
-				table := &reportTable{width: columns, o: o, r: r, p: p, name: "x.tach", format: "tach", spark: columns == maxWidth}
+				table := &reportTable{width: columns, o: o, r: r, p: p, name: "x.tach", format: "tach", spark: columns == 120}
 				for line := range strings.Lines(string(table.render())) {
 					line = strings.TrimSuffix(line, "\n")
 					if n := utf8.RuneCountInString(line); n > columns {
@@ -155,6 +159,9 @@ func TestDemo(t *testing.T) {
 	if text := ok(t, "verify", out, folded); strings.Count(text, "OK") != 2 || !strings.Contains(text, "checksum right") {
 		t.Error(text)
 	}
+	if text := ok(t, "info", "--json", out); !strings.Contains(text, `"budget_percent": 10,`) {
+		t.Error(text)
+	}
 	if names, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(names) != 2 {
 		t.Errorf("%q, %v", names, err)
 	}
@@ -182,16 +189,62 @@ func TestHelpIndentation(t *testing.T) {
 	}
 }
 
-// What depends on the machine is not tested: it has neither an interval nor a probability.
-func TestDiffUntested(t *testing.T) {
-	d := &analyze.Diff{Rows: []analyze.DiffRow{
-		{Name: "[runnable]", A: 1, B: 2, Delta: 1, Low: 1, High: 1, P: 1},
-		{Name: "main.work", A: 2, B: 2.5, Delta: 0.5, Low: 0.25, High: 0.75, P: 0.5},
+// A line of help is at most 80 columns long, whatever the source's is. Only commands of examples are not broken.
+func TestHelpWidth(t *testing.T) {
+	commands := []string{""}
+	for _, c := range newRoot(&env{ctx: t.Context()}).Commands() {
+		commands = append(commands, c.Name())
+	}
+	for _, name := range commands {
+		args := strings.Fields("help " + name)
+		text := ok(t, args...)
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			if utf8.RuneCountInString(line) > helpWidth && !strings.HasPrefix(line, "  gotach ") {
+				t.Errorf("%s: %q", name, line)
+			}
+		}
+		if name != "" && strings.Count(text, "\n") < 4 {
+			t.Errorf("help of %s: %s", name, text)
+		}
+	}
+	if got := paragraphs("a bc\ndef\n\n  as  it is\ng hi jk", 6); got != "a bc\ndef\n\n  as  it is\ng hi\njk" {
+		t.Errorf("%q", got)
+	}
+}
+
+// What depends on the machine has no interval. Rows that are by chance are one line, and goroutines are a number.
+func TestDiffTable(t *testing.T) {
+	d := &diff.Diff{Per: "wall", Rows: []diff.Row{
+		{Name: "[CPU]", Level: diff.LevelWhole, What: diff.WhatCPU, A: 1.2, B: 1.25, Delta: 0.05, Low: -0.1, High: 0.2, P: 1, Tested: true},
+		{Name: "[chan receive] main.forgotten", Level: diff.LevelSelf, What: diff.WhatWait, A: 50, B: 168, Delta: 118, Low: 80.9, High: 150.9, Significant: true, Tested: true},
+		{Name: "main.check", Level: diff.LevelTotal, What: diff.WhatCPU, B: 0.04, Delta: 0.04, Low: 0.03, High: 0.05, Significant: true, Tested: true},
+		{Name: "[runnable]", Level: diff.LevelSelf, What: diff.WhatWait, A: 1, B: 2, Delta: 1, Low: 1, High: 1, P: 1},
+		{Name: "main.work", Level: diff.LevelSelf, What: diff.WhatCPU, A: 2, B: 2.5, Delta: 0.5, Low: -0.25, High: 0.75, P: 0.5, Tested: true},
 	}}
-	got := string(diffTable([2][]string{{"a"}, {"b"}}, d, 0, false, 100))
-	for _, want := range []string{"+100 %      not tested               [runnable]\n", "+25.0 %..+75.0 %      0.50  main.work\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
+	for _, c := range []struct {
+		all          bool
+		wants, nones []string
+	}{
+		{false, []string{
+			"    1.20     1.25  ~    +0.050      -0.10..+0.20       CPU, cores\n",
+			"2 rows are different: CPU in percent of a core, waits as the number of goroutines\n",
+			"    50.0      168         +118      +80.9..+151        waits      [chan receive] main.forgotten\n",
+			"       0   4.00 %      +4.00 %    +3.00 %..+5.00 %     CPU total  main.check  new\n",
+			"1 row did not change more than chance explains; --all shows it\nnot tested, of the machine: [runnable] 1.00 to 2.00\n",
+		}, []string{"main.work"}},
+		{true, []string{"-25.0 %..+75.0 %     CPU        main.work\n", "+1.00       not tested        waits      [runnable]\n"}, []string{"--all"}},
+	} {
+		got := string(diffTable([2][]string{{"a"}, {"b"}}, d, diffFlags{all: c.all}, false, 100))
+		for _, want := range c.wants {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %q in\n%s", want, got)
+			}
+		}
+		for _, none := range c.nones {
+			if strings.Contains(got, none) {
+				t.Errorf("%q in\n%s", none, got)
+			}
 		}
 	}
 }
@@ -210,4 +263,30 @@ func TestSparksBelowZero(t *testing.T) {
 	if got := sparks([]float32{-8, 0, 8, -0.1}, 4); got != "▁▁█▁" {
 		t.Errorf("%q", got)
 	}
+}
+
+var update = flag.Bool("update", false, "write the table of formats in docs/formats.md")
+
+// The table of formats in docs/formats.md is that of the code. With -update the test writes it.
+func TestDocFormats(t *testing.T) {
+	mark := map[bool]string{true: "yes", false: "–"}
+	keeps := func(f *formats.Format) string {
+		switch {
+		case f.Series:
+			return "samples"
+		case f.Runs:
+			return "runs"
+		}
+		return "sums"
+	}
+	var b strings.Builder
+	b.WriteString("| format | read | write | keeps | files | what it is |\n|---|---|---|---|---|---|\n")
+	for _, f := range formats.All() {
+		files := "`" + strings.Join(f.Extensions, "` `") + "`"
+		if f.Directory {
+			files = "a directory, " + files
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Name, mark[f.CanRead()], mark[f.CanWrite()], keeps(f), files, f.Doc)
+	}
+	testenv.Marked(t, "../../docs/formats.md", "formats", b.String(), *update)
 }

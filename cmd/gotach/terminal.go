@@ -26,11 +26,8 @@ func file(w io.Writer) (f *os.File, ok bool) {
 	return f, ok
 }
 
-// The columns that a report fits into on a terminal.
-const (
-	minWidth = 80
-	maxWidth = 120
-)
+// minWidth is the number of columns that a report may take on any terminal. On wide ones names have more room.
+const minWidth = 80
 
 // unlimited is the width of a report that may have lines of any length.
 const unlimited = math.MaxInt32
@@ -49,7 +46,7 @@ func width(w io.Writer) int {
 	if err != nil || columns <= 0 {
 		return unlimited
 	}
-	return min(max(columns, minWidth), maxWidth)
+	return max(columns, minWidth)
 }
 
 // print prints text. On a terminal that cannot show Unicode it replaces bars and the like.

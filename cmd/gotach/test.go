@@ -40,7 +40,8 @@ Ctrl-C ends the tests; the profile has what they did until then.
 The profile begins before TestMain and ends when the tests have ended. Of a package with a TestMain of its
 own, and of tests that panic or call os.Exit, it lacks what was not written yet: the last 100 ms
 on a machine that is not busy, waits of the last second while nothing runs, and on Windows
-nearly everything. Programs that tests start are not in it. PROFILE_RATE, PROFILE_BUDGET and PROFILE_SOURCE apply, PROFILE_OUT does not.
+nearly everything. Programs that tests start are not in it. PROFILE_RATE, PROFILE_SOURCE and
+PROFILE_BUDGET apply, whose default is 10 here. PROFILE_OUT does not.
 
   -o FILE, --output FILE  write the profile to FILE (default ` + defaultTestOut + `)
   --diff OLD              also print what gotach diff OLD FILE prints
@@ -125,11 +126,11 @@ func (fl *testFlags) check() error {
 	return nil
 }
 
-// errGoTest is go test's own exit code. go test has said why.
-type errGoTest int
+// errExit is the exit code of a command that this one has run, such as go test. It has said why.
+type errExit int
 
 // Error is never printed.
-func (code errGoTest) Error() string { return fmt.Sprintf("go test: exit status %d", int(code)) }
+func (code errExit) Error() string { return fmt.Sprintf("exit status %d", int(code)) }
 
 // testGrace is the time that interrupted tests have to end, with the making of their profile.
 const testGrace = 30 * time.Second
@@ -148,12 +149,12 @@ func test(e *env, fl testFlags, args []string) error {
 	}
 	code := error(nil)
 	if res.Code != 0 {
-		code = errGoTest(res.Code)
+		code = errExit(res.Code)
 	}
 	if err != nil {
 		printf(e.stderr, "gotach: test: there is no profile: %v\n", err)
 		if code == nil && (fl.diff != "" || !errors.Is(err, gotest.ErrNone)) {
-			code = errGoTest(exitError)
+			code = errExit(exitError)
 		}
 		return code
 	}
@@ -165,7 +166,7 @@ func test(e *env, fl testFlags, args []string) error {
 	if fl.diff == "" {
 		return code
 	}
-	err = diff(e, [2][]string{{fl.diff}, {fl.out}}, formats.Options{}, diffFlags{by: "function", per: "wall", failAbove: fl.failAbove, top: defaultTop})
+	err = printDiff(e, [2][]string{{fl.diff}, {fl.out}}, formats.Options{}, diffFlags{by: "function", per: "wall", failAbove: fl.failAbove, top: defaultTop})
 	if code != nil {
 		return code
 	}

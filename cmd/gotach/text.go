@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"charm.land/lipgloss/v2"
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // minName is the smallest width of a name in columns. If there is less room, the place is
@@ -126,40 +127,10 @@ func quoted(word string) string {
 const powers = "kMGTP"
 
 // duration returns a time as text with three digits and a unit.
-func duration(d time.Duration) string {
-	s := d.Seconds()
-	switch {
-	case d == 0:
-		return "0"
-	case d < time.Microsecond:
-		return fmt.Sprintf("%dns", d.Nanoseconds())
-	case d < time.Millisecond:
-		return digits(s*1e6) + "µs"
-	case d < time.Second:
-		return digits(s*1e3) + "ms"
-	case s < 1000:
-		return digits(s) + "s"
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(s)%60)
-	case d < 100*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	if d < 10000*time.Hour {
-		return fmt.Sprintf("%.0fh", d.Hours())
-	}
-	return fmt.Sprintf("%.0fd", d.Hours()/24)
-}
+func duration(d time.Duration) string { return profile.DurationText(d) }
 
 // digits returns a number below 1000 with three digits.
-func digits(f float64) string {
-	switch {
-	case f < 9.995:
-		return fmt.Sprintf("%.2f", f)
-	case f < 99.95:
-		return fmt.Sprintf("%.1f", f)
-	}
-	return fmt.Sprintf("%.0f", f)
-}
+func digits(f float64) string { return profile.Digits(f) }
 
 // percent returns d as a percentage of all.
 func percent(d, all time.Duration) string {

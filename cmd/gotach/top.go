@@ -16,6 +16,9 @@ import (
 // The size of the screen until the terminal says its own.
 const usualWidth, usualHeight = 80, 24
 
+// usualWindow is the time that is shown at first.
+const usualWindow = 10 * time.Second
+
 // topKeys are the keys of gotach top, for its help on the screen and for --help.
 const topKeys = `1 2 3 4     functions, blocked lines, locks, groups of goroutines
 0           all of them together
@@ -73,7 +76,7 @@ goroutines each is sampled rarely, and a new one counts when it was sampled for 
 		},
 		RunE: func(_ *cobra.Command, args []string) error { return runTop(e, args[0], window, &sources) },
 	}
-	cmd.Flags().DurationVar(&window, "window", 10*time.Second, "show the last `TIME`")
+	cmd.Flags().DurationVar(&window, "window", usualWindow, "show the last `TIME`")
 	sources.add(cmd)
 	return cmd
 }
@@ -125,7 +128,7 @@ func reportInstead(what string) string {
 	if isURL(what) {
 		return "with a file, such as that of curl -o app.tach " + quoted(what+"?seconds=10&format=tach")
 	}
-	if _, err := strconv.Atoi(what); err == nil && !exists(what) {
+	if isProcess(what) {
 		return "with the file that the process writes"
 	}
 	return quoted(what)
@@ -133,12 +136,18 @@ func reportInstead(what string) string {
 
 func isURL(s string) bool { return strings.Contains(s, "://") }
 
+func isProcess(s string) bool {
+	pid, err := strconv.Atoi(s)
+	return err == nil && pid > 0 && !exists(s)
+}
+
 // watch opens a file, a process or a URL.
 func watch(what string) (*top.Watch, error) {
 	if isURL(what) {
 		return top.URL(what)
 	}
-	if pid, err := strconv.Atoi(what); err == nil && pid > 0 && !exists(what) {
+	if isProcess(what) {
+		pid, _ := strconv.Atoi(what)
 		return top.Process(pid)
 	}
 	if what == "-" {

@@ -7,22 +7,22 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/profile"
 )
 
 // lockIndent is the number of columns before a line that says more of a lock.
 const lockIndent = 23
 
-func (m *topModel) locks(l *analyze.Locks) (string, []string) {
+func (m *topModel) locks(l *locks.Locks) (string, []string) {
 	head := fmt.Sprintf(" %7s  %6s  %7s  %10s  LOCK, CHANNEL OR GROUP", "WAITED", "WAITS", "LONGEST", "GOROUTINES")
-	list := slices.DeleteFunc(slices.Clone(l.Locks), func(x analyze.Lock) bool { return m.focus != nil && !m.matches(&x) })
+	list := slices.DeleteFunc(slices.Clone(l.Locks), func(x locks.Lock) bool { return m.focus != nil && !m.matches(&x) })
 	if m.view == 3 {
 		switch m.sorts[m.view] {
 		case 1:
-			slices.SortStableFunc(list, func(a, b analyze.Lock) int { return cmp.Compare(b.Waits, a.Waits) })
+			slices.SortStableFunc(list, func(a, b locks.Lock) int { return cmp.Compare(b.Waits, a.Waits) })
 		case 2:
-			slices.SortStableFunc(list, func(a, b analyze.Lock) int { return cmp.Compare(b.Longest, a.Longest) })
+			slices.SortStableFunc(list, func(a, b locks.Lock) int { return cmp.Compare(b.Longest, a.Longest) })
 		}
 	}
 	var lines []string
@@ -39,14 +39,14 @@ func (m *topModel) locks(l *analyze.Locks) (string, []string) {
 }
 
 // lock returns the lines of a lock: where goroutines waited for it, and what those did that held it.
-func (m *topModel) lock(x *analyze.Lock, tick time.Duration) (lines []string) {
+func (m *topModel) lock(x *locks.Lock, tick time.Duration) (lines []string) {
 	const indent = lockIndent
 	kind := x.Kind
 	if x.Object > 0 {
 		kind += fmt.Sprintf(" %d", x.Object)
 	}
 	room := max(minName, m.width-41-utf8.RuneCountInString(kind))
-	lines = append(lines, fmt.Sprintf(" %7s  %6d  %7s  %10d  %s  %s", duration(x.Waited), x.Waits, duration(x.Longest), x.Goroutines,
+	lines = append(lines, fmt.Sprintf(" %7s  %6s  %7s  %10d  %s  %s", duration(x.Waited), waitCount(x, x.Waits), longestWait(x), x.Goroutines,
 		m.paint.bold(shorten(x.Name, room)), m.paint.dim(kind)))
 	line := func(number, what, state, function, file string, line int, colour func(string) string) {
 		state = "[" + state + "] "
@@ -58,7 +58,7 @@ func (m *topModel) lock(x *analyze.Lock, tick time.Duration) (lines []string) {
 		if i == 0 {
 			what = "at"
 		}
-		line(fmt.Sprintf(" %7s  %6d", duration(s.Waited), s.Waits), what, s.Reason, s.Func, s.File, s.Line, m.paint.wait)
+		line(fmt.Sprintf(" %7s  %6s", duration(s.Waited), waitCount(x, s.Waits)), what, s.Reason, s.Func, s.File, s.Line, m.paint.wait)
 	}
 	h := x.Holder
 	if h == nil {
@@ -82,7 +82,7 @@ func (m *topModel) lock(x *analyze.Lock, tick time.Duration) (lines []string) {
 }
 
 // matches reports whether a lock matches the filter.
-func (m *topModel) matches(x *analyze.Lock) bool {
+func (m *topModel) matches(x *locks.Lock) bool {
 	any := func(list ...string) bool { return slices.ContainsFunc(list, m.focus.MatchString) }
 	if any(x.Name, x.Kind) {
 		return true

@@ -161,7 +161,7 @@ func (v *viewed) open(ctx context.Context, r page.Request) (_ *page.Opened, err 
 		}
 		out.Growing = out.Growing || len(in.Unfinished()) > 0
 		open := func(o stream.Options) (*stream.Source, error) { return in.Source(o) }
-		out.Inputs = append(out.Inputs, page.Input{Name: in.Name, Open: open})
+		out.Inputs = append(out.Inputs, page.Input{Name: in.Name, Files: typed(side), Open: open})
 	}
 	return out, nil
 }

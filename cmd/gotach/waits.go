@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
@@ -23,7 +23,7 @@ func newWaits(e *env) *cobra.Command {
 	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "waits GOROUTINE|FUNC FILE...",
-		Short: "Show what kept goroutines waiting, and what kept those waiting that did",
+		Short: "Show what goroutines waited for, and what that waited for",
 		Long: `Show what a goroutine did, or all goroutines while they were in functions whose names match
 the regular expression FUNC. Below each wait stands what kept it: the goroutine that held the
 lock, the last goroutine that a WaitGroup waited for, or the other side of a channel, and what
@@ -31,9 +31,12 @@ that one did meanwhile; below that what kept that one, down to I/O, sleep, or th
 
 A goroutine is found from where all goroutines were, so each line says how well it is known:
 seen or inferred, as in gotach locks. For a WaitGroup it is the goroutine that the waiting one
-had started and that ended last. On a channel it is one in a function that was seen on
-the other side, of several each with an equal part of the time, or one that the waiting
-goroutine had started and that ended when the wait did. The rest is unknown. Locks are told apart by the source, if that is read.
+had started and that ended last. On a channel it is one that was seen on the other side, of
+several each with an equal part of the time; or the only one of those in functions that use
+such a channel that ran when the wait ended; or the only one that the waiting function had
+started and that ended when the wait did. Else it is unknown. What libraries wait for has a
+name, such as "a free connection of sql.DB". Locks are told apart by the source, if that is
+read.
 
 ` + sourceHelp + `
 
@@ -68,7 +71,7 @@ They select what stands at the left. What is below it can be any goroutine.`,
 				if err != nil {
 					return err
 				}
-				w, err := analyze.FindWaits(s, wo)
+				w, err := locks.FindWaits(s, wo)
 				if err != nil {
 					return err
 				}
@@ -105,7 +108,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func waitOptions(who string) (o analyze.WaitOptions, err error) {
+func waitOptions(who string) (o locks.WaitOptions, err error) {
 	if n, err := strconv.ParseUint(strings.TrimPrefix(who, "goroutine "), 10, 64); err == nil && n > 0 {
 		o.Goroutine = n
 		return o, nil
@@ -130,7 +133,7 @@ type waitTable struct {
 	all   time.Duration
 }
 
-func (t *waitTable) render(name, who string, w *analyze.Waits) {
+func (t *waitTable) render(name, who string, w *locks.Waits) {
 	title := t.paint.bold(name + ":")
 	if w.Goroutines == 0 {
 		printf(&t.b, "%s no goroutine has a sample in %s\n", title, who)
@@ -145,7 +148,7 @@ func (t *waitTable) render(name, who string, w *analyze.Waits) {
 // the time.
 const mostWaitNodes = 5
 
-func (t *waitTable) nodes(list []analyze.WaitNode, depth int) {
+func (t *waitTable) nodes(list []locks.WaitNode, depth int) {
 	for i := range list {
 		n := &list[i]
 		if i == mostWaitNodes || i > 0 && n.Time < t.all/100 {
@@ -164,19 +167,22 @@ func (t *waitTable) line(d time.Duration, depth int, text string) {
 	printf(&t.b, "%8s  %*s%s\n", duration(d), 2*depth, "", text)
 }
 
-func (t *waitTable) node(n *analyze.WaitNode, depth int) {
+func (t *waitTable) node(n *locks.WaitNode, depth int) {
 	role := nodeRole(n)
 	state := "[" + n.State + "] "
 	object := ""
-	if n.Kind != "" {
+	if n.Name != "" {
 		object = "  for " + n.Name
 		if n.Object > 0 {
 			object += fmt.Sprintf(" %d", n.Object)
 		}
 	}
+	if n.In != nil {
+		object = fmt.Sprintf("  in %s  %s:%d", n.In.Func, baseName(n.In.File), n.In.Line) + object
+	}
 	room := t.width - 10 - 2*depth - utf8.RuneCountInString(role+state+object)
 	paint := t.paint.busy
-	if n.Kind != "" {
+	if n.Name != "" {
 		paint = t.paint.wait
 	}
 	at := ""
@@ -194,13 +200,17 @@ func (t *waitTable) node(n *analyze.WaitNode, depth int) {
 }
 
 // nodeRole says how a goroutine keeps the one before it waiting.
-func nodeRole(n *analyze.WaitNode) string {
+func nodeRole(n *locks.WaitNode) string {
 	if n.Role == "" {
 		return ""
 	}
 	who := fmt.Sprintf("goroutine %d", n.Goroutine)
 	if n.Others > 0 {
-		who += " and " + plural(int64(n.Others), "other")
+		who += " and "
+		if n.AtLeast {
+			who += "at least "
+		}
+		who += plural(int64(n.Others), "other")
 	}
 	how := " (" + n.Known + "): "
 	switch n.Role {

@@ -161,10 +161,7 @@ func TestBeside(t *testing.T) {
 // TestLimits: a recording ends when nobody asks for it or its file is large, and is removed later. The session that it is
 // taken from goes on.
 func TestLimits(t *testing.T) {
-	s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "own.tach")), profiler.Source(profiler.Portable), profiler.Budget(50))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "own.tach")), profiler.Source(profiler.Portable), profiler.Budget(50)))
 	defer s.Stop()
 	const soon = 10 * time.Millisecond
 	for name, l := range map[string]limits{

@@ -8,16 +8,21 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// states have a T for each goroutine. From one file to the next only those are kept that keep says, and
+// States have a T for each goroutine. From one file to the next only those are kept that keep says, and
 // only for maxFiles files in which the goroutine has no sample. keep must not say so of the zero T. There may be
 // very many goroutines, so a T should be small and have no pointers.
-type states[T any] struct {
+type States[T any] struct {
 	src     *stream.Source
 	keep    func(*T) bool
 	file    int
 	slots   [][]T          // of the present file, in parts of slotsPart; nil: no sample of the part yet
 	ids     [][]goroutine  // of the slots; nil if there is one file
 	carried [][]carried[T] // of the last maxFiles files, each by ascending id
+}
+
+// NewStates returns the states for the goroutines of a source.
+func NewStates[T any](src *stream.Source, keep func(*T) bool) States[T] {
+	return States[T]{src: src, keep: keep}
 }
 
 // slotsPart is the number of slots that are allocated together. A slice that grows would need twice the memory, and
@@ -39,11 +44,11 @@ type goroutine struct {
 	used        bool
 }
 
-// of returns the state of a sample's goroutine. It stays valid until the next file.
-func (st *states[T]) of(s *sample) *T {
+// Of returns the state of a sample's goroutine. It stays valid until the next file.
+func (st *States[T]) Of(s *Sample) *T {
 	part, n := int(s.Slot/slotsPart), s.Slot%slotsPart
-	if s.file != st.file || part >= len(st.slots) || st.slots[part] == nil {
-		st.extend(s.file, part)
+	if s.File != st.file || part >= len(st.slots) || st.slots[part] == nil {
+		st.extend(s.File, part)
 	}
 	x := &st.slots[part][n]
 	if st.ids == nil {
@@ -59,7 +64,7 @@ func (st *states[T]) of(s *sample) *T {
 }
 
 // take returns what was carried of a goroutine, and forgets it. It returns nil if there is nothing.
-func (st *states[T]) take(id goroutine) *carried[T] {
+func (st *States[T]) take(id goroutine) *carried[T] {
 	for _, list := range st.carried {
 		if len(list) == 0 || id.id > list[len(list)-1].id { // most goroutines of a file are new, and have higher ids than earlier ones
 			continue
@@ -77,19 +82,19 @@ func (g goroutine) compare(o goroutine) int {
 	return cmp.Or(cmp.Compare(g.id, o.id), cmp.Compare(g.interpreter, o.interpreter))
 }
 
-// find returns the state of a sample's goroutine like of, or nil if it is certainly zero.
-func (st *states[T]) find(s *sample) *T {
+// Find returns the state of a sample's goroutine like of, or nil if it is certainly zero.
+func (st *States[T]) Find(s *Sample) *T {
 	part := int(s.Slot / slotsPart)
 	if (part >= len(st.slots) || st.slots[part] == nil) && st.src.Files() == 1 {
 		return nil
 	}
-	return st.of(s)
+	return st.Of(s)
 }
 
 // extend makes room for a part of the slots of a file, which may be a new one.
-func (st *states[T]) extend(file, part int) {
+func (st *States[T]) extend(file, part int) {
 	if file < st.file { // another reading
-		*st = states[T]{src: st.src, keep: st.keep}
+		*st = NewStates(st.src, st.keep)
 	}
 	for ; st.file < file; st.file++ {
 		st.next()
@@ -112,7 +117,7 @@ func (st *states[T]) extend(file, part int) {
 }
 
 // next begins a file.
-func (st *states[T]) next() {
+func (st *States[T]) next() {
 	var list []carried[T]
 	if len(st.carried) == maxFiles { // its memory is used again
 		list = st.carried[0][:0]
@@ -131,8 +136,8 @@ func (st *states[T]) next() {
 	st.carried = append(st.carried, list)
 }
 
-// all yields the states of all goroutines that were kept or are in the last file. Some may be zero.
-func (st *states[T]) all() iter.Seq[*T] {
+// All yields the states of all goroutines that were kept or are in the last file. Some may be zero.
+func (st *States[T]) All() iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for _, part := range st.slots {
 			for i := range part {

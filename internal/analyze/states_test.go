@@ -1,9 +1,11 @@
-package analyze
+package analyze_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
@@ -24,31 +26,31 @@ func TestStates(t *testing.T) {
 	}
 	var list []*reader.Reader
 	for file := range files {
-		r := record(t)
+		r := analyzetest.Record(t)
 		for i := range goroutines {
 			if id := (i*37 + file) % goroutines; has(file, id) {
 				for at := range uint64(2) {
-					r.add(uint64(id+1), uint64(file)*second+uint64(i)+at*1000+1, 0, tachyon.Frame{Func: "[select]"}, place("main.f", 5))
+					r.Add(uint64(id+1), uint64(file)*analyzetest.OneSecond+uint64(i)+at*1000+1, 0, tachyon.Frame{Func: "[select]"}, analyzetest.Place("main.f", 5))
 				}
 			}
 		}
-		list = append(list, r.finish(tachyon.Session{
-			Source: "native", PID: 1, Part: file + 1, Start: time.UnixMicro(start + int64(file)*second), SessionStart: time.UnixMicro(start),
+		list = append(list, r.Finish(tachyon.Session{
+			Source: "native", PID: 1, Part: file + 1, Start: time.UnixMicro(analyzetest.Start + int64(file)*analyzetest.OneSecond), SessionStart: time.UnixMicro(analyzetest.Start),
 		}))
 	}
-	s := samplesOf(t, stream.Options{}, list...)
+	s := analyzetest.SamplesOf(t, stream.Options{}, list...)
 	type count struct{ id, samples uint64 }
-	st := states[count]{src: s.src, keep: func(c *count) bool { return c.samples > 0 && c.id%7 != 0 }}
+	st := analyze.NewStates(s.Source, func(c *count) bool { return c.samples > 0 && c.id%7 != 0 })
 	want := map[uint64]count{}
 	seen := 0
-	for x := range each(t, s.all()) {
+	for x := range analyzetest.Each(t, s.All()) {
 		w := want[x.Goroutine]
 		if x.First && (x.Goroutine%7 == 0 || (x.Goroutine-1)%5 == 0) { // not kept, or no longer
 			w = count{}
 		}
-		c := st.of(x)
+		c := st.Of(x)
 		if *c != w {
-			t.Fatalf("goroutine %d in file %d has the state %+v, want %+v", x.Goroutine, x.file, *c, w)
+			t.Fatalf("goroutine %d in file %d has the state %+v, want %+v", x.Goroutine, x.File, *c, w)
 		}
 		c.id = x.Goroutine
 		c.samples++

@@ -6,18 +6,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	file, link, device := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "device")
-	if err := os.WriteFile(file, []byte("12345"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(file, []byte("12345"), 0o600))
 	for name, target := range map[string]string{link: file, device: os.DevNull} {
-		if err := os.Symlink(target, name); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.Symlink(target, name))
 	}
 	for _, path := range []string{file, link} {
 		if f, fi, err := Open(path); err != nil || fi.Size() != 5 {

@@ -3,6 +3,7 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,14 +11,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // A pipe without a writer must not stop the caller.
 func TestOpenPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, syscall.Mkfifo(path, 0o600))
 	if _, _, err := Open(path); err == nil || !strings.Contains(err.Error(), "it is a pipe") {
 		t.Errorf("%v", err)
 	}
@@ -26,9 +27,7 @@ func TestOpenPipe(t *testing.T) {
 // A stream that is open is read, also if its writer has ended; other pipes and folders are not.
 func TestOpenInput(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	defer r.Close()
 	if _, err := w.WriteString("12345"); err != nil {
 		t.Fatal(err)
@@ -39,9 +38,7 @@ func TestOpenInput(t *testing.T) {
 	}
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, syscall.Mkfifo(pipe, 0o600))
 	for path, want := range map[string]string{pipe: "it is a pipe, not a regular file; standard input", dir: "it is a folder, not a regular file$", "/dev/zero": "it is a device"} {
 		if _, _, err := OpenInput(path); err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
 			t.Errorf("%s: %v", path, err)
@@ -49,5 +46,47 @@ func TestOpenInput(t *testing.T) {
 	}
 	if b, err := ReadInput("/dev/fd/../zero", 5); err == nil {
 		t.Errorf("%q is read", b)
+	}
+}
+
+// A file that becomes a link to another one while it is opened is not opened.
+func TestOpenInReplaced(t *testing.T) {
+	dir := t.TempDir()
+	root := testenv.Must(os.OpenRoot(dir))
+	defer root.Close()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	testenv.OK(t, os.WriteFile(path("other"), []byte("other"), 0o600))
+	testenv.OK(t, os.WriteFile(path("file"), nil, 0o600))
+	stop, ended := make(chan struct{}), make(chan error)
+	go func() {
+		var err error
+		for err == nil {
+			select {
+			case <-stop:
+				ended <- nil
+				return
+			default:
+			}
+			err = errors.Join(os.Symlink("other", path("new")), os.Rename(path("new"), path("file")), os.WriteFile(path("new"), nil, 0o600), os.Rename(path("new"), path("file")))
+		}
+		ended <- err
+	}()
+	replaced := false
+	testenv.Await(func() bool {
+		for range 1000 {
+			f, fi, err := OpenIn(root, "file", os.O_RDONLY)
+			replaced = replaced || errors.Is(err, ErrReplaced)
+			if err == nil {
+				if f.Close(); fi.Size() > 0 {
+					t.Fatal("the other file was opened")
+				}
+			}
+		}
+		return replaced
+	})
+	close(stop)
+	testenv.OK(t, <-ended)
+	if !replaced {
+		t.Error("this is not tested")
 	}
 }

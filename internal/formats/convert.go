@@ -105,7 +105,7 @@ func (in *Input) check(f *Format) error {
 	if f.write == nil {
 		return fmt.Errorf("gotach reads %s files but does not write them", f.Name)
 	}
-	if _, ok := in.content.(series); !ok && (f.Series || f.Runs) {
+	if !in.HasSamples() && (f.Series || f.Runs) {
 		return fmt.Errorf("cannot make a %s file of it: that needs each sample and its time, and a %s file has only sums", f.Name, in.Format.Name)
 	}
 	if f.Series && in.selection() != nil {

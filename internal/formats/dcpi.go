@@ -53,20 +53,17 @@ func dcpiProfiles(in *Input, o *Options) ([]*dcpi.Profile, error) {
 	if c, ok := in.content.(*dcpiContent); ok {
 		return c.profiles, nil
 	}
-	if _, ok := in.content.(series); !ok {
+	if !in.HasSamples() {
 		return nil, fmt.Errorf("cannot make a DCPI profile of it: that needs the addresses of instructions, and a %s file names functions", in.Format.Name)
 	}
-	s, err := in.Series()
+	src, err := in.all()
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	interval := min(reader.Micros(s.Header().Interval), time.Hour)
+	m := src.Metadata()
+	interval := min(reader.Micros(src.Header().Interval), time.Hour)
 	if m.Session != nil && m.PCs == nil {
-		pcs, lost, err := dcpi.LeafPCs(m.Session, s)
+		pcs, lost, err := dcpi.LeafPCs(m.Session, src)
 		if err != nil {
 			return nil, err
 		}

@@ -71,9 +71,7 @@ func TestDCPICat(t *testing.T) {
 
 func TestDCPINeedsAddresses(t *testing.T) {
 	sums := filepath.Join(t.TempDir(), "x.folded")
-	if err := os.WriteFile(sums, []byte("main;work 12\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(sums, []byte("main;work 12\n"), 0o600))
 	for in, want := range map[string]string{
 		sums:                              "needs the addresses of instructions, and a collapsed file names functions",
 		session(t, nil):                   "has no addresses of instructions, and names no executable",

@@ -89,6 +89,7 @@ type excerpt struct {
 	threads    map[threadKey]*excerptThread
 	goroutines map[uint64]*tachyon.Goroutine // those in the excerpt
 	objects    map[int32]tachyon.Object
+	stops      []tachyon.Stops
 	session    *tachyon.Session // of the latest file
 	samples    int64
 	last       uint64 // time of the latest sample
@@ -160,6 +161,9 @@ func (e *excerpt) add(r *reader.Reader) error {
 		}
 		e.objects[o.Number] = *o
 	}
+	if err := e.addStops(r); err != nil {
+		return err
+	}
 	start, fresh := r.Header().Start, map[uint64]bool{}
 	for g, err := range r.Goroutines() {
 		if err != nil {
@@ -168,6 +172,26 @@ func (e *excerpt) add(r *reader.Reader) error {
 		if err := e.goroutine(g, start, fresh); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addStops adds how often goroutines stopped, of times that are wholly in the excerpt. One without goroutines says where the first
+// of these begins, and that of the time before nothing is known.
+func (e *excerpt) addStops(r *reader.Reader) error {
+	from := r.Header().Start
+	for s, err := range r.Stops() {
+		if err != nil {
+			return err
+		}
+		until := r.Header().Start + s.Until
+		if from >= e.from && until <= e.to {
+			if n := len(e.stops); from > e.from && (n == 0 || e.stops[n-1].Until < from-e.from) {
+				e.stops = append(e.stops, tachyon.Stops{Until: from - e.from})
+			}
+			e.stops = append(e.stops, tachyon.Stops{Until: until - e.from, List: slices.Clone(s.List)})
+		}
+		from = until
 	}
 	return nil
 }
@@ -294,6 +318,9 @@ func (e *excerpt) finish() error {
 		r.Objects = append(r.Objects, e.objects[number])
 	}
 	err := e.w.WriteRecords(&r)
+	for i := range e.stops {
+		err = errors.Join(err, e.w.WriteRecords(&tachyon.Records{Stops: &e.stops[i]}))
+	}
 	if e.session == nil {
 		return err
 	}

@@ -80,8 +80,7 @@ func TestExcerpt(t *testing.T) {
 	r := testenv.Must(reader.Open(out))
 	defer r.Close()
 	got := map[string]uint64{}
-	for s, err := range reader.Weighted(r) {
-		testenv.OK(t, err)
+	for s := range plain(t, r) {
 		got[fmt.Sprint(s.Thread, r.Frames()[s.Stack[0]].Func)] += s.Weight
 		if s.Time <= from || s.Time-s.Weight < from {
 			t.Errorf("a sample at %d µs with a weight of %d µs", s.Time-from, s.Weight)
@@ -163,8 +162,7 @@ func TestWindow(t *testing.T) {
 	o := testenv.Must(reader.Open(out))
 	defer o.Close()
 	got := map[uint64]uint64{}
-	for s, err := range reader.Weighted(o) {
-		testenv.OK(t, err)
+	for s := range plain(t, o) {
 		got[s.Thread] += s.Weight
 		if s.Time <= begin+20_000 || s.Time > begin+40_000 || s.Time-s.Weight < begin+20_000 {
 			t.Errorf("a sample at %d µs with a weight of %d µs", s.Time-begin, s.Weight)

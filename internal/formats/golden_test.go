@@ -161,3 +161,9 @@ func TestConvertMetadata(t *testing.T) {
 		t.Errorf("labels %v, program %q", p.Records[0].Labels, p.Program)
 	}
 }
+
+// Verify refuses times that sums cannot take.
+func TestVerifyFarTimes(t *testing.T) {
+	in := openInput(t, "../../testdata/tachyon/document-v2/rle.bin", Options{})
+	testenv.Fails(t, "", testenv.Err(in.Verify()), "sample 23279, of goroutine 1: its time of 18446744073709551615 µs is beyond the limit")
+}

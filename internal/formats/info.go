@@ -9,6 +9,7 @@ import (
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -101,7 +102,7 @@ func (c *tachyonContent) Info() ([]Field, error) {
 	}
 	var u *usage
 	if m.Session != nil {
-		if u, err = readUsage(c.Reader, c.o); err != nil {
+		if _, u, err = readUsage([]stream.File{{Stream: c.Reader}}, c.o); err != nil {
 			if ctx := c.o.Context; ctx != nil && ctx.Err() != nil {
 				return nil, err
 			}
@@ -190,7 +191,7 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.add("unwritten_ns", "not written", s.Unwritten, s.Unwritten.Round(time.Millisecond).String()+" at the end of a file: the disk was full or failed")
 	}
 	if s.SignalTaken > 0 {
-		l.add("signal_taken", "signal taken", s.SignalTaken, count(s.SignalTaken, "time")+" by the program or its C code: up to 20 ms each without samples of what ran")
+		l.add("signal_taken", "signal taken", s.SignalTaken, count(s.SignalTaken, "time")+" by the program or its C code: up to 40 ms each without samples of what ran")
 	}
 	if m.Session != nil {
 		l.addUsage(s, u)
@@ -216,11 +217,28 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.add("leaks_unavailable", "", x.Unavailable, "")
 	}
 	if s.Objects != "" {
-		text := fmt.Sprintf("%d objects that more than one goroutine waited for (%s)", len(m.Objects), s.Objects)
+		ends := 0
+		for i := range m.Objects {
+			if m.Objects[i].Name != "" {
+				ends++
+			}
+		}
+		text := fmt.Sprintf("%d objects that more than one goroutine waited for (%s)", len(m.Objects)-ends, s.Objects)
 		if s.ObjectsUnnamed != "" {
 			text += ", without names: " + s.ObjectsUnnamed
 		}
-		l.add("objects", "waited for", len(m.Objects), text)
+		l.add("objects", "waited for", len(m.Objects)-ends, text)
+		if s.FarEndsUnknown != "" {
+			l.add("far_ends_unknown", "far ends", s.FarEndsUnknown, "not known: "+s.FarEndsUnknown)
+		} else if ends > 0 {
+			l.add("far_ends", "far ends", ends, fmt.Sprintf("%d connections and files that goroutines waited for in [IO wait]", ends))
+		}
+	}
+	if s.Kept != "" {
+		l.add("kept", "kept", s.Kept, "by the program: "+s.Kept)
+	}
+	if s.Stops {
+		l.add("stops", "stops", true, "counted: how often each goroutine stopped running")
 	}
 	if s.Error == tachyon.NotStopped { // this is no error
 		l.add("stopped", "end", false, s.Error)

@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 
 	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
-	"github.com/gotach/profiler/tachyon"
 )
 
 // A source is what a format reads from: a path, or a stream that can be read once.
@@ -211,7 +208,7 @@ func (in *Input) Unfinished() (names []string) {
 		if c.Unfinished() {
 			names = append(names, in.Name)
 		}
-	case *joinedFiles:
+	case joinedFiles:
 		for _, in := range c.inputs {
 			names = append(names, in.Unfinished()...)
 		}
@@ -283,7 +280,7 @@ func (in *Input) strange(names []string) {
 }
 
 func (in *Input) files() ([]stream.File, error) {
-	if j, ok := in.content.(*joinedFiles); ok {
+	if j, ok := in.content.(joinedFiles); ok {
 		return j.files()
 	}
 	f, err := in.file()
@@ -292,25 +289,23 @@ func (in *Input) files() ([]stream.File, error) {
 }
 
 // file returns a single file.
-func (in *Input) file() (stream.File, error) {
-	f := stream.File{Name: in.Name}
-	switch c := in.content.(type) {
-	case *tachyonContent:
-		f.Stream = c.Reader
-	case series:
-		s, err := c.Series()
-		f.Stream = s
-		return f, err
-	default:
+func (in *Input) file() (f stream.File, err error) {
+	c, ok := in.content.(series)
+	if !ok {
 		return f, in.OnlySums()
 	}
-	return f, nil
+	f.Name = in.Name
+	f.Stream, err = c.Series()
+	return f, err
 }
 
 // HasSamples reports whether the file keeps every sample with its time, so that Source works.
 func (in *Input) HasSamples() bool {
-	_, ok := in.content.(series)
-	return ok
+	switch in.content.(type) {
+	case joinedFiles, series:
+		return true
+	}
+	return false
 }
 
 // HasSession reports whether gotach's sampler recorded the samples.
@@ -341,59 +336,12 @@ func (in *Input) selection() *stream.Selection {
 	return in.options.Select
 }
 
-// Series returns every sample. It is an error if the format has only sums. The
-// stream lives as long as in; it calls Options.Progress and ends when
-// Options.Context does.
-func (in *Input) Series() (reader.Stream, error) {
-	c, ok := in.content.(series)
-	if !ok {
-		return nil, in.OnlySums()
-	}
-	if in.selection() != nil {
+// all returns every sample, also those that stand for no time. It is an error if the format has only sums.
+func (in *Input) all() (*stream.Source, error) {
+	if in.HasSamples() && in.selection() != nil {
 		return nil, errors.New("this needs all samples, not a selection")
 	}
-	s, err := c.Series()
-	if err != nil {
-		return nil, err
-	}
-	if j, ok := s.(*joined); ok {
-		in.strange(j.strange)
-	}
-	return watchedStream{s, &in.options}, nil
-}
-
-// watchedStream is a stream that reports progress and ends when the Context ends.
-type watchedStream struct {
-	reader.Stream
-	o *Options
-}
-
-// Unwrap returns the stream that is watched.
-func (w watchedStream) Unwrap() reader.Stream { return w.Stream }
-
-// Samples yields the samples.
-func (w watchedStream) Samples() iter.Seq2[*tachyon.Sample, error] {
-	if w.o.Progress == nil && w.o.Context == nil {
-		return w.Stream.Samples()
-	}
-	return func(yield func(*tachyon.Sample, error) bool) {
-		total, done := w.Header().Samples, uint64(0)
-		for s, err := range w.Stream.Samples() {
-			if !yield(s, err) {
-				return
-			}
-			if done++; done%4096 != 0 {
-				continue
-			}
-			if c := w.o.Context; c != nil && c.Err() != nil {
-				yield(nil, context.Cause(c))
-				return
-			}
-			if w.o.Progress != nil {
-				w.o.Progress(done, total)
-			}
-		}
-	}
+	return in.Source(stream.Options{Markers: true, Objects: true})
 }
 
 // Report makes a report. Only a report by goroutine keeps the records of goroutines apart. Formats
@@ -424,12 +372,12 @@ func (in *Input) Dump(w io.Writer) error {
 	switch c := in.content.(type) {
 	case dumper:
 		return c.Dump(w)
-	case series:
-		s, err := in.Series()
+	case joinedFiles, series:
+		src, err := in.all()
 		if err != nil {
 			return err
 		}
-		return jsonl.Write(w, s)
+		return jsonl.Write(w, src)
 	}
 	p, err := in.Profile()
 	if err != nil {

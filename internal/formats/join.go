@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,7 @@ func Join(list []*Input, o Options) *Input {
 	}
 	in := &Input{Name: fmt.Sprintf("%s and %d more", list[0].Name, len(list)-1), Format: tachFormat, options: o}
 	c := join(list)
-	if _, ok := c.(series); !ok {
+	if _, ok := c.(joinedFiles); !ok {
 		in.Format = list[0].Format
 	}
 	in.content = c
@@ -59,11 +60,64 @@ func (l inputs) CutOff() (err error) {
 
 func join(list inputs) content {
 	for _, in := range list {
-		if _, ok := in.content.(series); !ok {
+		if !in.HasSamples() {
 			return summed{list}
 		}
 	}
-	return newJoinedFiles(list)
+	return joinedFiles{list}
+}
+
+// joinedFiles is many files that keep their samples.
+type joinedFiles struct{ inputs }
+
+// files returns the files for a stream.Source.
+func (j joinedFiles) files() (list []stream.File, err error) {
+	for _, in := range j.inputs {
+		f, err := in.file()
+		if err != nil {
+			return nil, named(in, err)
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// Info returns what is known about all files together.
+func (j joinedFiles) Info() ([]Field, error) {
+	files, err := j.files()
+	if err != nil {
+		return nil, err
+	}
+	src, u, err := readUsage(files, &Options{})
+	if err != nil {
+		return nil, err
+	}
+	h, m := src.Header(), *src.Metadata()
+	h.Samples, h.Threads = u.samples, uint32(u.goroutines)
+	objects, err := src.Objects()
+	if err != nil {
+		return nil, err
+	}
+	m.Objects = slices.Collect(maps.Values(objects))
+	l := streamInfo(h, &m, u)
+	l.number("frames", "frames", int64(len(src.Frames())))
+	l.number("files", "files", int64(len(files)))
+	return l, nil
+}
+
+// Verify checks each file.
+func (j joinedFiles) Verify() (string, error) {
+	for _, in := range j.inputs {
+		if _, err := in.Verify(); err != nil {
+			return "", named(in, err)
+		}
+	}
+	files, err := j.files()
+	if err != nil {
+		return "", err
+	}
+	found, err := verifyFiles(files, &Options{})
+	return fmt.Sprintf("%d files, %s", len(files), found), err
 }
 
 func named(in *Input, err error) error { return Named(in.Name, err) }

@@ -93,8 +93,8 @@ func TestJoinTimes(t *testing.T) {
 	}
 }
 
-// A joined stream tells once of each thread that it ended, after the thread's last sample and not long after it.
-func TestWhenEnded(t *testing.T) {
+// A copy of many files knows of each thread the file with its last sample.
+func TestCopyEnded(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string
 	for part := range uint64(3) {
@@ -109,23 +109,13 @@ func TestWhenEnded(t *testing.T) {
 	}
 	in := testenv.Must(OpenAll(paths, Options{}))
 	defer in.Close()
-	j := testenv.Must(newJoined(in.content.(*joinedFiles).inputs))
-	var got []string
-	j.WhenEnded(func(thread uint64, _ uint32) { got = append(got, fmt.Sprint("end ", thread)) })
-	for s, err := range j.Samples() {
-		testenv.OK(t, err)
-		if n := len(got); n == 0 || got[n-1] != fmt.Sprint(s.Thread) {
-			got = append(got, fmt.Sprint(s.Thread))
-		}
-	}
-	want := []string{"7", "10", "20", "end 10", "7", "11", "20", "end 11", "end 20", "7", "12", "21", "end 7", "end 12", "end 21"}
-	testenv.NoDiff(t, "", cmp.Diff(want, got))
+	c := testenv.Must(testenv.Must(in.all()).Copy())
+	testenv.NoDiff(t, "", cmp.Diff([][]reader.Thread{{{ID: 10}}, {{ID: 11}, {ID: 20}}, {{ID: 7}, {ID: 12}, {ID: 21}}}, c.Ended))
 }
 
-// A joined stream can be read many times, also while it is being read, and written
-// as one file that has the same samples, weights and goroutines. It needs no
+// Many files can be read many times, and written as one file that has the same samples, weights and goroutines. That needs no
 // temporary files.
-func TestJoinedStream(t *testing.T) {
+func TestJoined(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
 	dir := t.TempDir()
 	var paths []string
@@ -144,43 +134,54 @@ func TestJoinedStream(t *testing.T) {
 	}
 	in := testenv.Must(OpenAll(paths, Options{}))
 	defer in.Close()
-	list := func(in *Input) (all []string, m *tachyon.Metadata) {
+	list := func(src *stream.Source) (all []string, gaps int) {
 		t.Helper()
-		s := testenv.Must(in.Series())
-		for w, err := range reader.Weighted(s) {
+		for s, err := range src.Samples() {
 			testenv.OK(t, err)
 			var frames []tachyon.Frame
-			for _, id := range w.Stack {
-				frames = append(frames, s.Frames()[id])
+			for _, id := range src.AppendStack(nil, s.Stack) {
+				frames = append(frames, src.Frames()[id])
 			}
-			all = append(all, fmt.Sprint(w.Thread, w.Interpreter, w.Time, w.Status, frames, w.Weight))
+			if frames[0].Func == "[not recorded]" {
+				gaps++
+			}
+			all = append(all, fmt.Sprint(s.Goroutine, s.Interpreter, s.Time, s.Status, frames, s.Wall))
 		}
 		slices.Sort(all) // a file keeps order within a thread only
-		return all, testenv.Must(s.Metadata())
+		return all, gaps
 	}
-	want, m := list(in)
-	s := testenv.Must(in.Series())
-	gaps := 0
-	for sample, err := range s.Samples() { // one reading inside another
+	src := testenv.Must(in.all())
+	c := testenv.Must(src.Copy())
+	want, gaps := list(src)
+	if again, _ := list(src); !slices.Equal(again, want) {
+		t.Fatalf("read again:\n%s\nwant\n%s", strings.Join(again, "\n"), strings.Join(want, "\n"))
+	}
+	if gaps == 0 || src.Goroutines() != 6 {
+		t.Errorf("%d samples, %d of them gaps, %d goroutines", len(want), gaps, src.Goroutines())
+	}
+	goroutines := map[uint64]*tachyon.Goroutine{}
+	for g, err := range c.EachGoroutine() {
 		testenv.OK(t, err)
-		if f := s.Frames()[sample.Stack[0]]; f.Func == "[not recorded]" {
-			gaps++
-		}
-		if gaps == 1 {
-			if again, _ := list(in); !slices.Equal(again, want) {
-				t.Fatalf("read again:\n%s\nwant\n%s", strings.Join(again, "\n"), strings.Join(want, "\n"))
-			}
+		if one := goroutines[g.ID]; one != nil {
+			one.Add(g)
+		} else {
+			goroutines[g.ID] = g
 		}
 	}
-	if h := s.Header(); gaps == 0 || uint64(len(want)) != h.Samples || h.Threads != 6 {
-		t.Errorf("%d samples, %d of them gaps, the header says %d of %d threads", len(want), gaps, h.Samples, h.Threads)
-	}
-	out := filepath.Join(dir, "all.tach")
-	testenv.OK(t, in.Convert(out, "", Options{}))
-	got, written := list(openInput(t, out, Options{}))
+	out := written(t, dir, in)
+	defer out.Close()
+	got, _ := list(testenv.Must(stream.New([]stream.File{{Stream: out}}, stream.Options{Markers: true, Objects: true})))
 	testenv.NoDiff(t, "written and read again", cmp.Diff(want, got))
-	if d := cmp.Diff(m.Goroutines, written.Goroutines); d != "" || len(m.Goroutines) != 5 { // of goroutine 3 only the process is known, and of the first process nothing
-		t.Errorf("%d goroutines (-joined +written):\n%s", len(m.Goroutines), d)
+	if h := out.Header(); uint64(len(want)) != h.Samples || h.Threads != 6 {
+		t.Errorf("%d samples, the header says %d of %d threads", len(want), h.Samples, h.Threads)
+	}
+	m := testenv.Must(out.Metadata())
+	for i := range m.Goroutines {
+		g := &m.Goroutines[i]
+		testenv.NoDiff(t, fmt.Sprint("goroutine ", g.ID), cmp.Diff(goroutines[g.ID], g))
+	}
+	if len(m.Goroutines) != 5 || len(goroutines) != 5 { // of goroutine 3 only the process is known, and of the first process nothing
+		t.Errorf("%d goroutines, %d are written", len(goroutines), len(m.Goroutines))
 	}
 	if found := testenv.Must(in.Verify()); !strings.HasPrefix(found, fmt.Sprintf("3 files, %d samples of 6 goroutines", len(want))) {
 		t.Errorf("verified %q", found)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats/jsonl"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 var jsonLines = &Format{
@@ -21,8 +22,8 @@ var jsonLines = &Format{
 		})
 		return in, err
 	},
-	write: writeSeries(func(t *target, s reader.Stream, _ *Options) error {
-		return jsonl.Write(t.W, s)
+	write: writeSeries(func(t *target, src *stream.Source, _ *Options) error {
+		return jsonl.Write(t.W, src)
 	}),
 }
 

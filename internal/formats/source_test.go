@@ -31,8 +31,8 @@ type sourceSum struct {
 	wall  time.Duration
 }
 
-// plainSums adds up a stream by reader.Weighted and the metadata, which keep everything in memory.
-func plainSums(t rapid.TB, s reader.Stream) (map[sourceKey]sourceSum, int) {
+// plainSums adds up a file.
+func plainSums(t rapid.TB, s *reader.Reader) (map[sourceKey]sourceSum, int) {
 	t.Helper()
 	m := testenv.Must(s.Metadata())
 	spans := map[uint64][]tachyon.LabelSpan{}
@@ -41,8 +41,7 @@ func plainSums(t rapid.TB, s reader.Stream) (map[sourceKey]sourceSum, int) {
 	}
 	frames := s.Frames()
 	sums, goroutines := map[sourceKey]sourceSum{}, 0
-	for w, err := range reader.Weighted(s) {
-		testenv.OK(t, err)
+	for w := range plain(t, s) {
 		k := sourceKey{goroutine: w.Thread, interpreter: w.Interpreter, status: w.Status}
 		for _, id := range w.Stack {
 			k.stack += fmt.Sprint(frames[id].Func, ";")
@@ -56,7 +55,7 @@ func plainSums(t rapid.TB, s reader.Stream) (map[sourceKey]sourceSum, int) {
 			goroutines++
 		}
 		sum := sums[k]
-		sums[k] = sourceSum{sum.count + 1, sum.wall + w.Wall()}
+		sums[k] = sourceSum{sum.count + 1, sum.wall + reader.Micros(w.Weight)}
 	}
 	if m.Session.NotSeen > 0 {
 		sums[sourceKey{interpreter: tachyon.Process, stack: tachyon.FuncNotSeen + ";"}] = sourceSum{1, m.Session.NotSeen}
@@ -95,8 +94,8 @@ func sourceSums(t rapid.TB, src *stream.Source) (map[sourceKey]sourceSum, int) {
 	return sums, src.Goroutines()
 }
 
-// What is joined has the samples of all files, and their sessions added up. The samples of a Source are those of the
-// joined stream, with its weights and labels: of files in any order, of one process or of two, with files missing, and with files that say nothing about their
+// A file that is written of several has the samples of all, and their sessions added up. The samples of a Source are those of that
+// file, with its weights and labels: of files in any order, of one process or of two, with files missing, and with files that say nothing about their
 // goroutines.
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
@@ -163,7 +162,8 @@ func TestSource(t *testing.T) {
 		}
 		in := testenv.Must(OpenAll(rapid.Permutation(paths).Draw(t, "order"), Options{}))
 		defer in.Close()
-		s := testenv.Must(in.Series())
+		s := written(t, dir, in)
+		defer s.Close()
 		var got []uint64
 		for sample, err := range s.Samples() {
 			testenv.OK(t, err)

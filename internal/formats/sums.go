@@ -13,7 +13,6 @@ import (
 	"github.com/gotach/profiler/internal/formats/pprof"
 	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 )
 
@@ -128,9 +127,9 @@ func writeSums(write func(io.Writer, *profile.Profile, *Options) error) func(*ta
 }
 
 // writeSeries writes a format that is made of all samples.
-func writeSeries(write func(*target, reader.Stream, *Options) error) func(*target, *Input, *Options) error {
+func writeSeries(write func(*target, *stream.Source, *Options) error) func(*target, *Input, *Options) error {
 	return func(t *target, in *Input, o *Options) error {
-		s, err := in.Series()
+		s, err := in.all()
 		if err != nil {
 			return err
 		}

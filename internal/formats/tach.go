@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/gotach/profiler/internal/formats/tach"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -34,9 +34,9 @@ var cpython315 = &Format{
 }
 
 func writeTachyon(layout tachyon.Layout) func(*target, *Input, *Options) error {
-	return writeSeries(func(t *target, s reader.Stream, o *Options) error {
+	return writeSeries(func(t *target, src *stream.Source, o *Options) error {
 		return t.seekable(func(f io.WriteSeeker) error {
-			return tach.Write(f, s, tach.Options{Layout: layout, Uncompressed: o.Uncompressed, Exact: o.Exact, Warn: o.Warn})
+			return tach.Write(f, src, tach.Options{Layout: layout, Uncompressed: o.Uncompressed, Exact: o.Exact, Warn: o.Warn})
 		})
 	})
 }
@@ -44,8 +44,7 @@ func writeTachyon(layout tachyon.Layout) func(*target, *Input, *Options) error {
 // tachyonContent is an open Tachyon file.
 type tachyonContent struct {
 	*reader.Reader
-	o        *Options
-	metadata func() (*tachyon.Metadata, error)
+	o *Options
 }
 
 func openTachyon(s *source, o *Options) (_ content, err error) {
@@ -58,22 +57,15 @@ func openTachyon(s *source, o *Options) (_ content, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.metadata = sync.OnceValues(c.Reader.Metadata)
 	return c, nil
 }
 
-// Metadata is the Reader's, decoded once.
-func (c *tachyonContent) Metadata() (*tachyon.Metadata, error) { return c.metadata() }
-
-// Unwrap returns the file itself.
-func (c *tachyonContent) Unwrap() reader.Stream { return c.Reader }
-
 // Series returns the samples of the file.
-func (c *tachyonContent) Series() (reader.Stream, error) { return c, nil }
+func (c *tachyonContent) Series() (reader.Stream, error) { return c.Reader, nil }
 
 // Verify checks all samples and the checksum.
 func (c *tachyonContent) Verify() (string, error) {
-	found, err := verifyStream(watchedStream{c, c.o})
+	found, err := verifyFiles([]stream.File{{Stream: c.Reader}}, c.o)
 	if err != nil {
 		return "", err
 	}
@@ -88,27 +80,29 @@ func (c *tachyonContent) Verify() (string, error) {
 	return fmt.Sprintf("%s layout, %d bytes, %s, %s", c.Header().Layout, c.Size(), found, sum), nil
 }
 
-// verifyStream reads all samples and describes them in a line.
-func verifyStream(s reader.Stream) (string, error) {
-	samples, threads, deepest := 0, 0, 0
-	m, err := s.Metadata()
+// verifyFiles reads all samples and describes them in a line.
+func verifyFiles(files []stream.File, o *Options) (string, error) {
+	src, err := stream.New(files, stream.Options{Markers: true, Objects: true, Context: o.Context, Progress: o.Progress})
 	if err != nil {
 		return "", err
 	}
-	for s, err := range reader.WithMarkers(s) {
+	samples, deepest := 0, uint32(0)
+	threads := map[reader.Thread]bool{}
+	recorded := src.Metadata().Session != nil
+	for s, err := range src.Samples() {
 		if err != nil {
 			return "", err
 		}
 		if s.Time > tachyon.MaxTime {
-			return "", fmt.Errorf("sample %d, of goroutine %d: its time of %d µs is beyond the limit of %d", samples, s.Thread, s.Time, uint64(tachyon.MaxTime))
+			return "", fmt.Errorf("sample %d, of goroutine %d: its time of %d µs is beyond the limit of %d", samples, s.Goroutine, s.Time, uint64(tachyon.MaxTime))
 		}
 		samples++
-		if s.First && !(m.Session != nil && s.Interpreter == tachyon.Process) {
-			threads++
+		if s.First && !(recorded && s.Interpreter == tachyon.Process) {
+			threads[reader.Thread{ID: s.Goroutine, Interpreter: s.Interpreter}] = true
 		}
-		deepest = max(deepest, len(s.Stack))
+		deepest = max(deepest, src.Stacks()[s.Stack].Depth)
 	}
-	return fmt.Sprintf("%d samples of %d goroutines, %d frames, deepest stack %d", samples, threads, len(s.Frames()), deepest), nil
+	return fmt.Sprintf("%d samples of %d goroutines, %d frames, deepest stack %d", samples, len(threads), len(src.Frames()), deepest), nil
 }
 
 // encoded calls f with an encoder that writes a line of JSON to w for each value.

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
 // A usage is what info finds in the samples of a session.
 type usage struct {
+	samples    uint64 // also those that stand for no time
 	goroutines int
 	// CPU time of the program's goroutines, the runtime's, and of no goroutine.
 	user, runtime, scheduler, c, profiler time.Duration
@@ -19,18 +19,19 @@ type usage struct {
 	noCore time.Duration
 }
 
-// readUsage reads all samples.
-func readUsage(r reader.Stream, o *Options) (*usage, error) {
+// readUsage reads all samples. It also returns the source of them.
+func readUsage(files []stream.File, o *Options) (*stream.Source, *usage, error) {
 	var u usage
-	src, err := stream.New([]stream.File{{Stream: r}}, stream.Options{Context: o.Context, Progress: o.Progress})
+	src, err := stream.New(files, stream.Options{Markers: true, Objects: true, Context: o.Context, Progress: o.Progress})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for s, err := range src.Samples() {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if s.NotSeen {
+		u.samples++
+		if s.Marker {
 			continue
 		}
 		row := "" // the outermost function
@@ -58,7 +59,7 @@ func readUsage(r reader.Stream, o *Options) (*usage, error) {
 		}
 	}
 	u.goroutines = src.Goroutines()
-	return &u, nil
+	return src, &u, nil
 }
 
 // addUsage adds where the CPU time was used, and where it was missing.

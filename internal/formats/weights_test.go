@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/formats/spx"
-	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
@@ -16,39 +15,33 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// threadID is what has weights of its own.
-type threadID struct {
-	id          uint64
-	interpreter uint32
-}
-
-// weights sums up what reader.Weighted says, and the time that has no sample.
-func weights(t *testing.T, s reader.Stream) (sum uint64, threads map[threadID]uint64) {
+// weights sums up the weights of a file, and the time that has no sample.
+func weights(t *testing.T, r *reader.Reader) (sum uint64, threads map[threadID]uint64) {
 	t.Helper()
 	threads = map[threadID]uint64{}
-	for s, err := range reader.Weighted(s) {
-		testenv.OK(t, err)
+	for s := range plain(t, r) {
 		sum += s.Weight
 		threads[threadID{s.Thread, s.Interpreter}] += s.Weight
 	}
-	m := testenv.Must(s.Metadata())
+	m := testenv.Must(r.Metadata())
 	if m.Session != nil {
 		sum += uint64(m.Session.NotSeen.Microseconds())
 	}
 	return sum, threads
 }
 
-// sameSums fails unless all views of an input have the sums that reader.Weighted has. It returns the sum.
+// sameSums fails unless all views of an input have the sums of the file that is written of it. It returns the sum.
 func sameSums(t *testing.T, in *Input) uint64 {
 	t.Helper()
-	s := testenv.Must(in.Series())
-	sum, threads := weights(t, s)
+	all := written(t, t.TempDir(), in)
+	defer all.Close()
+	sum, threads := weights(t, all)
 	want := reader.Micros(sum)
-	p := testenv.Must(profile.FromTachyon(s))
+	p := testenv.Must(in.Profile())
 	if wall, _ := p.Total(); wall != want {
 		t.Errorf("the profile has %v, the weights are %v", wall, want)
 	}
-	tl := testenv.Must(spx.NewTimeline(testenv.Must(stream.New([]stream.File{{Stream: s}}, stream.Options{}))))
+	tl := testenv.Must(spx.NewTimeline(testenv.Must(in.Source(stream.Options{}))))
 	if tl.Wall != want {
 		t.Errorf("the timeline has %v, the weights are %v", tl.Wall, want)
 	}
@@ -64,7 +57,7 @@ func sameSums(t *testing.T, in *Input) uint64 {
 			t.Errorf("goroutine %d has %v from %v on, its weights are %v", g.ID, wall, g.Start, want)
 		}
 	}
-	if m, err := s.Metadata(); err != nil || m.Session == nil {
+	if m, err := all.Metadata(); err != nil || m.Session == nil {
 		return sum // only what gotach recorded is made into even samples
 	}
 	path := filepath.Join(t.TempDir(), "even.bin")
@@ -95,7 +88,8 @@ func TestSumsOfGoldens(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, name := range files {
-		if filepath.Base(filepath.Dir(name)) != "bad" && !strings.Contains(name, ".zstd.") {
+		far := strings.HasSuffix(name, "/rle.bin") // times that sums cannot take
+		if filepath.Base(filepath.Dir(name)) != "bad" && !strings.Contains(name, ".zstd.") && !far {
 			sameSums(t, openInput(t, name, Options{}))
 		}
 	}

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,16 +25,12 @@ var head = Head{Layout: uint32(tachyon.Document), Start: 1_000_000, Interval: 10
 
 func create(t *testing.T, path string) *Writer {
 	t.Helper()
-	j, err := Create(path, head)
-	testenv.OK(t, err)
-	return j
+	return testenv.Must(Create(path, head))
 }
 
 func load(t *testing.T, path string) *State {
 	t.Helper()
-	s, err := Load(path)
-	testenv.OK(t, err)
-	return s
+	return testenv.Must(Load(path))
 }
 
 func entry(i int) []byte {
@@ -109,8 +107,7 @@ func TestSlots(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, s.Records, b)
 		}
 	}
-	small, err := j.Slot(32)
-	testenv.OK(t, err)
+	small := testenv.Must(j.Slot(32))
 	if n := len(small.Data()); n != 32 || cap(small.Data()) != n {
 		t.Errorf("a slot of 32 bytes has %d bytes", n)
 	}
@@ -122,8 +119,7 @@ func TestSlots(t *testing.T) {
 	small.Used(4)
 	want("two", record(2, 5, 1, 6, 2))
 
-	large, err := j.Slot(64)
-	testenv.OK(t, err)
+	large := testenv.Must(j.Slot(64))
 	copy(large.Data(), small.Data()[:4])
 	large.Data()[4], large.Data()[5] = 7, 3
 	j.Move(&small, &large, 4)
@@ -147,8 +143,7 @@ func TestSlots(t *testing.T) {
 	for range 20 {
 		var slots []Slot
 		for range 50 {
-			s, err := j.Slot(16384)
-			testenv.OK(t, err)
+			s := testenv.Must(j.Slot(16384))
 			slots = append(slots, s)
 		}
 		for _, s := range slots {
@@ -172,9 +167,7 @@ func TestBusy(t *testing.T) {
 		t.Errorf("Lock: %v", err)
 	}
 	held := func() bool {
-		held, err := Held(path)
-		testenv.OK(t, err)
-		return held
+		return testenv.Must(Held(path))
 	}
 	if !held() {
 		t.Error("the journal of a writer is not held")
@@ -187,8 +180,7 @@ func TestBusy(t *testing.T) {
 	if _, err := Held(path + "x"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Held without a journal: %v", err)
 	}
-	f, err := Lock(path)
-	testenv.OK(t, err)
+	f := testenv.Must(Lock(path))
 	defer f.Close()
 	if _, err := Create(path, head); !errors.Is(err, ErrBusy) {
 		t.Errorf("Create during a recovery: %v", err)
@@ -207,8 +199,7 @@ func TestInTheWay(t *testing.T) {
 			dir := t.TempDir()
 			path, victim := filepath.Join(dir, "x.tach"), filepath.Join(dir, "victim")
 			testenv.OK(t, errors.Join(os.WriteFile(victim, []byte("precious"), 0o644), put(dir, path+Suffix)))
-			before, err := os.Lstat(path + Suffix)
-			testenv.OK(t, err)
+			before := testenv.Must(os.Lstat(path + Suffix))
 			if _, err := Create(path, head); err == nil {
 				t.Error("no error")
 			}
@@ -227,6 +218,46 @@ func TestInTheWay(t *testing.T) {
 				t.Error("the link's target was created")
 			}
 		})
+	}
+}
+
+// Prune deletes what programs that have ended did not finish, but for the first one and the latest. It touches nothing else.
+func TestPrune(t *testing.T) {
+	dir := t.TempDir()
+	path, none := filepath.Join(dir, "x.tach"), make([]byte, tachyon.HeaderSize)
+	put := func(name string, b []byte) { testenv.OK(t, os.WriteFile(filepath.Join(dir, name), b, 0o600)) }
+	for _, n := range []int{1, 2, 4, 6, 8, 9} {
+		name := filepath.Base(Numbered(path, n))
+		put(name, none)
+		put(name+Suffix, []byte("journal"))
+	}
+	put("x.2.tach", append([]byte("finished"), none...))
+	testenv.OK(t, errors.Join(os.Remove(filepath.Join(dir, "x.4.tach")), os.Symlink("x.8.tach", filepath.Join(dir, "x.4.tach"))))
+	defer create(t, Numbered(path, 5)).Close() // of a program that runs
+	put("x.5.tach", none)
+	for n, age := range map[int]time.Duration{10: time.Second, 11: time.Hour} { // without a profile
+		name := filepath.Base(Numbered(path, n)) + Suffix
+		put(name, nil)
+		testenv.OK(t, os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Now().Add(-age)))
+	}
+	size := int64(len(none) + len("journal"))
+	for _, c := range []struct {
+		limit      int64
+		gone, left []int
+	}{
+		{3 * size, []int{6}, []int{1, 2, 4, 5, 8, 9, 10}}, // three stay
+		{2*size - 1, []int{8, 1}, []int{2, 4, 5, 9, 10}},
+		{1, nil, []int{2, 4, 5, 9, 10}},
+	} {
+		var gone []int
+		testenv.OK(t, Prune(path, c.limit, func(paths []string) {
+			for _, p := range paths {
+				gone = append(gone, Number("x.tach", filepath.Base(p)))
+			}
+		}))
+		if left := testenv.Must(Numbers(path)); !slices.Equal(gone, c.gone) || !slices.Equal(left, c.left) {
+			t.Errorf("limit %d: %v are deleted, want %v; %v are left, want %v", c.limit, gone, c.gone, left, c.left)
+		}
 	}
 }
 

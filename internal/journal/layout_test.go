@@ -22,12 +22,10 @@ import (
 func TestLayout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	h := Head{Layout: 2, Start: 3, Interval: 4, Compression: 5, Config: 6, Python: [3]uint8{7, 8, 9}, Stats: []byte("statistics")}
-	j, err := Create(path, h)
-	testenv.OK(t, err)
+	j := testenv.Must(Create(path, h))
 	defer j.Remove()
 	point := Point{Offset: 1000, Samples: 11, Raw: 12, Threads: 13, CRC: 14, Open: true}
-	s, err := j.Slot(32)
-	testenv.OK(t, err)
+	s := testenv.Must(j.Slot(32))
 	j.Advance(point, 0)
 	j.Begin(&s, 9, 1)
 	copy(s.Data(), "\x05\x01")
@@ -38,8 +36,7 @@ func TestLayout(t *testing.T) {
 		j.Metadata([]byte("{}"), true), j.Records([]byte("\x03\x04{}")), j.Progress([]byte("{}")), j.Progress([]byte("{2}"))); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(path + Suffix)
-	testenv.OK(t, err)
+	b := testenv.Must(os.ReadFile(path + Suffix))
 	const first, page = 576 << 10, 64 << 10
 	for at, want := range map[int]uint64{
 		0: 0x4c4e524a48434154, 8: 2<<32 | 1, 16: 3, 24: 4, 32: 6<<32 | 5, 40: 10<<24 | 9<<16 | 8<<8 | 7, // head
@@ -85,8 +82,7 @@ func TestLayout(t *testing.T) {
 func TestNotJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	defer create(t, path).Remove()
-	good, err := os.ReadFile(path + Suffix)
-	testenv.OK(t, err)
+	good := testenv.Must(os.ReadFile(path + Suffix))
 	change := func(at int, b byte) []byte { c := bytes.Clone(good); c[at] = b; return c }
 	for want, b := range map[string][]byte{
 		ErrNotJournal.Error():                             change(0, 0),

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // createdBy returns the creator of the calling goroutine as runtime.Stack prints it.
@@ -97,9 +99,7 @@ func TestNoOtherGoStatement(t *testing.T) {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 	}
 	if files < 60 {
 		t.Errorf("found only %d files", files)

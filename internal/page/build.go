@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/idle"
+	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
@@ -55,7 +56,7 @@ type recordKey struct {
 	state uint16
 	node  uint32
 	group uint32
-	key   analyze.WaitKey
+	key   idle.Key
 }
 
 // A record is the time of a group of goroutines in one stack and state.
@@ -64,6 +65,7 @@ type record struct {
 	first   uint32 // its number before merge
 	row     uint32 // of the overview
 	idle    bool
+	rests   bool // the goroutine waits there in the whole session
 	samples int64
 	rest    time.Duration // time that is at no moment of the session
 	latency time.Duration // its share of the time on the clock, of the whole session
@@ -82,7 +84,7 @@ type reading struct {
 	side   uint8
 	src    *stream.Source
 	start  uint64 // µs
-	groups *analyze.Groups
+	groups *report.Groups
 	stacks []uint32 // by stack of src: node + 1
 	slots  []lately
 	end    uint64 // µs since the start of the latest sample
@@ -100,7 +102,7 @@ type reading struct {
 type lately struct {
 	stack  uint32
 	status tachyon.Status
-	key    analyze.WaitKey
+	key    idle.Key
 	known  bool
 	record uint32
 	found  bool // life is known
@@ -112,29 +114,29 @@ func (b *builder) read(in Input) error {
 	if n := len(b.sides); n > 0 {
 		b.offset = after(b.sides[n-1].To)
 	}
-	src, err := in.Open(analyze.ReportOptions{}.Stream())
+	src, err := in.Open(report.Options{}.Stream())
 	if err != nil {
 		return err
 	}
-	r := &reading{builder: b, side: uint8(len(b.sides)), src: src, start: src.Header().Start, groups: analyze.NewGroups(src), ticks: &Ticks{Counts: []TickCounts{}}}
+	r := &reading{builder: b, side: uint8(len(b.sides)), src: src, start: src.Header().Start, groups: report.NewGroups(src), ticks: &Ticks{Counts: []TickCounts{}}}
 	if s := src.Metadata().Session; s != nil && s.Duration > 0 {
 		b.widen(uint64(s.Duration.Microseconds()))
 	}
-	p, idle, err := analyze.NewProfileEach(src, analyze.ReportOptions{Idle: true}, r.add)
+	p, kind, err := report.NewProfileEach(src, report.Options{Idle: true, Apart: true, Source: b.o.Source}, r.add)
 	if err != nil {
 		return err
 	}
 	for i := range b.records {
 		if x := &b.records[i]; x.side == r.side {
-			x.idle = idle(x.key)
+			x.idle, x.rests = kind(x.key)
 		}
 	}
-	b.overview.settle(r.side, idle)
+	b.overview.settle(r.side, func(key idle.Key) bool { idle, _ := kind(key); return idle })
 	if b.o.noLatency {
 		return b.side(in, p, r)
 	}
-	again := &reading{builder: b, side: r.side, src: src, start: r.start, groups: analyze.NewGroups(src), some: true}
-	if _, _, err = analyze.NewProfileEach(src, analyze.ReportOptions{Weight: "latency"}, again.addLatency); err != nil {
+	again := &reading{builder: b, side: r.side, src: src, start: r.start, groups: report.NewGroups(src), some: true}
+	if _, _, err = report.NewProfileEach(src, report.Options{Weight: "latency", Apart: true, Source: b.o.Source}, again.addLatency); err != nil {
 		return err
 	}
 	return b.side(in, p, r)
@@ -147,11 +149,12 @@ func (b *builder) side(in Input, p *profile.Profile, r *reading) error {
 		return err
 	}
 	if !b.o.noFindings {
-		var t sideTables
-		for _, what := range findingNames {
-			if err := t.find(what, in, b.o.Source); err != nil {
-				return err
-			}
+		t, err := findAll(in, b.o.Source)
+		if err == nil && t.Requests == nil {
+			err = t.find("requests", in, b.o.Source)
+		}
+		if err != nil {
+			return err
 		}
 		b.omitted = append(b.omitted, t.shorten()...)
 		b.tables = append(b.tables, t)
@@ -177,7 +180,7 @@ func after(end uint64) uint64 {
 }
 
 // add adds a sample.
-func (r *reading) add(s *stream.Sample, key analyze.WaitKey) {
+func (r *reading) add(s *stream.Sample, key idle.Key) {
 	n := r.record(s, key)
 	x := &r.records[n]
 	if s.NotSeen {
@@ -220,7 +223,7 @@ func (r *reading) countTicks() {
 }
 
 // addLatency adds a sample whose weight is its share of the time on the clock.
-func (r *reading) addLatency(s *stream.Sample, key analyze.WaitKey) {
+func (r *reading) addLatency(s *stream.Sample, key idle.Key) {
 	n := r.record(s, key)
 	r.records[n].latency += s.Wall
 }
@@ -252,7 +255,7 @@ func (b *builder) double() {
 }
 
 // record returns the number of a sample's record.
-func (r *reading) record(s *stream.Sample, key analyze.WaitKey) uint32 {
+func (r *reading) record(s *stream.Sample, key idle.Key) uint32 {
 	status := s.Status &^ tachyon.Moved
 	var last *lately
 	if !s.NotSeen && !r.some {

@@ -119,11 +119,11 @@ func (b *builder) finish(inputs []Input) (*Data, error) {
 	}
 	rest := []Piece{source}
 	if !b.o.noFindings {
-		diff, err := compare(inputs)
+		compared, err := compare(inputs)
 		if err != nil {
 			return nil, err
 		}
-		tables, err := newPiece("tables", map[string]any{"sides": b.tables, "diff": diff}, nil)
+		tables, err := newPiece("tables", map[string]any{"sides": b.tables, "diff": compared}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -187,13 +187,13 @@ func (b *builder) leftOut() []string {
 // merge adds records up that differ only in their keys, and puts all in order.
 func (b *builder) merge() {
 	slices.SortFunc(b.records, func(x, y record) int {
-		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.side, y.side), cmp.Compare(x.group, y.group), cmp.Compare(x.state, y.state), cmp.Compare(number(x.idle), number(y.idle)))
+		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.side, y.side), cmp.Compare(x.group, y.group), cmp.Compare(x.state, y.state), cmp.Compare(number(x.idle), number(y.idle)), cmp.Compare(number(x.rests), number(y.rests)))
 	})
 	b.number = make([]uint32, len(b.records))
 	out := b.records[:0]
 	for _, r := range b.records {
 		r.key = 0
-		if n := len(out); n > 0 && out[n-1].recordKey == r.recordKey && out[n-1].idle == r.idle {
+		if n := len(out); n > 0 && out[n-1].recordKey == r.recordKey && out[n-1].idle == r.idle && out[n-1].rests == r.rests {
 			last := &out[n-1]
 			b.number[r.first] = uint32(n - 1)
 			last.samples += r.samples
@@ -221,7 +221,7 @@ func number(b bool) int64 {
 func (b *builder) core() (Piece, error) {
 	type function struct{ name, file string }
 	var functions stream.Table[function]
-	var pkgs, stateClass, stateCPU, standard []int64
+	var pkgs, stateClass, stateCPU, code []int64
 	var frameFn, frameLine []int64
 	var fnName, fnFile []int64
 	b.strings = stream.Table[string]{}
@@ -239,7 +239,7 @@ func (b *builder) core() (Piece, error) {
 			fnName = append(fnName, int64(b.strings.Of(name)))
 			fnFile = append(fnFile, int64(b.strings.Of(f.File)))
 			pkgs = append(pkgs, int64(b.strings.Of(profile.Package(f.Func))))
-			standard = append(standard, number(profile.IsStandard(&f)))
+			code = append(code, int64(profile.CodeOf(&f)))
 		}
 		frameFn, frameLine = append(frameFn, int64(n)), append(frameLine, int64(max(0, f.Line)))
 	}
@@ -255,7 +255,7 @@ func (b *builder) core() (Piece, error) {
 	}
 	r := b.columns()
 	r = append(r,
-		column{"fnName", fnName}, column{"fnFile", fnFile}, column{"fnPackage", pkgs}, column{"fnStandard", standard},
+		column{"fnName", fnName}, column{"fnFile", fnFile}, column{"fnPackage", pkgs}, column{"fnCode", code},
 		column{"frameFn", frameFn}, column{"frameLine", frameLine}, column{"nodeCaller", nodeCaller}, column{"nodeFrame", nodeFrame},
 		column{"stateClass", stateClass}, column{"stateCPU", stateCPU})
 	r = append(r, b.gaps()...)
@@ -266,13 +266,13 @@ func (b *builder) core() (Piece, error) {
 
 // columns returns the records. Times are in µs, apart from what is left to the nanosecond.
 func (b *builder) columns() []column {
-	var nodes, sides, groups, states, idle, samples, latency, rest, restNano, counts, steps, diffs, parts []int64
+	var nodes, sides, groups, states, idle, rests, samples, latency, rest, restNano, counts, steps, diffs, parts []int64
 	last := int64(0)
 	for i := range b.records {
 		r := &b.records[i]
 		nodes, last = append(nodes, int64(r.node)-last), int64(r.node)
 		sides, groups, states = append(sides, int64(r.side)), append(groups, int64(r.group)), append(states, int64(r.state))
-		idle, samples = append(idle, number(r.idle)), append(samples, r.samples)
+		idle, rests, samples = append(idle, number(r.idle)), append(rests, number(r.rests)), append(samples, r.samples)
 		latency = append(latency, int64(r.latency))
 		rest, restNano = append(rest, r.rest.Microseconds()), append(restNano, int64(r.rest%time.Microsecond))
 		counts = append(counts, int64(len(r.course.events)))
@@ -283,7 +283,7 @@ func (b *builder) columns() []column {
 		}
 	}
 	return []column{
-		{"recNode", nodes}, {"recSide", sides}, {"recGroup", groups}, {"recState", states}, {"recIdle", idle}, {"recSamples", samples},
+		{"recNode", nodes}, {"recSide", sides}, {"recGroup", groups}, {"recState", states}, {"recIdle", idle}, {"recRests", rests}, {"recSamples", samples},
 		{"recLatency", latency}, {"recRest", rest}, {"recRestNano", restNano}, {"recEvents", counts}, {"evStep", steps}, {"evDiff", diffs}, {"evPart", parts},
 	}
 }

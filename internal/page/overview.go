@@ -1,6 +1,8 @@
 package page
 
-import "github.com/gotach/profiler/internal/analyze"
+import (
+	"github.com/gotach/profiler/internal/analyze/idle"
+)
 
 const (
 	overviewSteps  = 1 << 13 // of a page
@@ -21,7 +23,7 @@ type overview struct {
 type overviewKey struct {
 	side  uint8
 	state uint16
-	key   analyze.WaitKey
+	key   idle.Key
 }
 
 type overviewRow struct {
@@ -131,7 +133,7 @@ func (b *builder) widen(length uint64) {
 }
 
 // settle notes which rows of a side are idle.
-func (o *overview) settle(side uint8, idle func(analyze.WaitKey) bool) {
+func (o *overview) settle(side uint8, idle func(idle.Key) bool) {
 	for i := range o.list {
 		if r := &o.list[i]; r.side == side {
 			r.idle = idle(r.key)

@@ -25,6 +25,8 @@ import (
 // An Input is a profile to show.
 type Input struct {
 	Name string
+	// Files are the files as they can be typed, for the commands that the page shows. "" means that there are none.
+	Files string
 	// Open returns the samples, and is called once for each reading.
 	Open func(stream.Options) (*stream.Source, error)
 	// Live says that a program is writing it, so it is no fault that it has no end.

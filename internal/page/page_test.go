@@ -1,9 +1,15 @@
 package page
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestCourse adds random times, with longer and longer steps, and compares the sum in each step with a plain array.
@@ -88,4 +94,71 @@ func TestMoments(t *testing.T) {
 	if got, want := joinGaps(list, 2), []gap{{0, 32, 2, 20}, {40, 50, 1, 10}}; !slices.Equal(got, want) {
 		t.Errorf("joined: %v, want %v", got, want)
 	}
+}
+
+const MostPages = mostPages
+
+var FindingNames = findingNames
+
+// Findings returns a kind of findings of an input as a page has them.
+func Findings(what string, in Input) ([]byte, error) {
+	var t sideTables
+	if err := t.find(what, in, nil); err != nil {
+		return nil, err
+	}
+	return json.Marshal(t)
+}
+
+func (d *Data) Size() (int64, error) { return d.size() }
+
+// TestServerRest: with Rest, readings take a fifth of the time, however many parts are asked for, and those that nobody waits
+// for are not read.
+func TestServerRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var total atomic.Int64 // of the readings, in ns
+		reading := func() time.Duration { return time.Duration(total.Load()) }
+		s := NewServer(t.Context(), ServerOptions{Rest: true, Version: func() string { return "" }, Open: func(context.Context, Request) (*Opened, error) {
+			const takes = 100 * time.Millisecond
+			time.Sleep(takes)
+			total.Add(int64(takes))
+			return nil, errors.New("nothing to read")
+		}})
+		defer s.Close()
+		begin := time.Now()
+		for i := range int64(245) {
+			s.status(viewKey{Span: Span{1 + i, 1000}}, 0)
+			time.Sleep(40 * time.Millisecond)
+		}
+		if most := time.Since(begin)/(1+restFactor) + 100*time.Millisecond; reading() < most/2 || reading() > most {
+			t.Errorf("in %v there were readings of %v, want %v at most", time.Since(begin), reading(), most)
+		}
+		before := reading()
+		time.Sleep(time.Minute)
+		if more := reading() - before; more > mostPages*100*time.Millisecond {
+			t.Errorf("nobody asks any more, and there were readings of %v", more)
+		}
+	})
+}
+
+// TestServerUnwanted: a part that had to wait for its turn is not read if no page has asked for it since.
+func TestServerUnwanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		s := NewServer(t.Context(), ServerOptions{Version: func() string { return "" }, Open: func(_ context.Context, r Request) (*Opened, error) {
+			if r.Span.From == 2 {
+				reads.Add(1)
+			}
+			time.Sleep(2 * unwanted)
+			return nil, errors.New("nothing to read")
+		}})
+		defer s.Close()
+		for i := range int64(2) {
+			s.status(viewKey{Span: Span{1 + i, 1000}}, 0)
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		if reads.Load() > 0 {
+			t.Error("the second part was read")
+		}
+	})
 }

@@ -155,7 +155,7 @@ func (t *turn) build() (d *Data, opened *Opened, err error) {
 		}
 	}
 	if t.v.what != "" {
-		d, err = findings(opened.Inputs, t.v.what, t.o.Options)
+		d, err = onlyFindings(opened.Inputs, t.v.what, t.o.Options)
 		return d, opened, err
 	}
 	o := t.o.Options

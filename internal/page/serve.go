@@ -177,7 +177,7 @@ func (s *Server) status(key viewKey, has int64) Status {
 	}
 	if v.data != nil && v.generation != has {
 		head := v.data.Head
-		head.Live = true
+		head.Live, head.Title = true, s.o.Title
 		out.Head = &head
 	}
 	return out

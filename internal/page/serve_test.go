@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/page/pagetest"
 
-	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
@@ -101,7 +101,7 @@ func TestServerSums(t *testing.T) {
 		}
 		s := ready(t, url, query, 0)
 		wall, cpu, samples := sums(t, get(t, fmt.Sprintf("%sdata/core?%s&generation=%d", url, query, s.Generation)), s.Head)
-		want := pagetest.Report(pagetest.During(in, span), analyze.ReportOptions{Idle: true}, profile.ByFunction)
+		want := pagetest.Report(pagetest.During(in, span), report.Options{Idle: true}, profile.ByFunction)
 		if wall != want.Total.Microseconds() || cpu != want.TotalCPU.Microseconds() || samples != want.Samples || samples == 0 {
 			t.Errorf("%v: %d µs, %d on CPU, %d samples; the report has %v, %v, %d", span, wall, cpu, samples, want.Total, want.TotalCPU, want.Samples)
 		}

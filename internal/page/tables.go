@@ -4,39 +4,87 @@ import (
 	"fmt"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/diff"
+	"github.com/gotach/profiler/internal/analyze/findings"
+	"github.com/gotach/profiler/internal/analyze/leaks"
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/report"
+	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// A sideTables has what the commands locks, requests and leaks print of a side.
+// A sideTables has what the commands locks, requests, leaks and why print of a side.
 type sideTables struct {
-	Locks    *analyze.Locks    `json:"locks,omitempty"`
-	Requests *analyze.Requests `json:"requests,omitempty"`
-	Leaks    *analyze.Leaks    `json:"leaks,omitempty"`
+	Locks    *locks.Locks       `json:"locks,omitempty"`
+	Requests *requests.Requests `json:"requests,omitempty"`
+	Leaks    *leaks.Leaks       `json:"leaks,omitempty"`
+	// Why is what is wrong with the program, in sentences.
+	Why []findings.Finding `json:"why,omitempty"`
 }
 
 // findingNames are the names of findings. There is also "diff", of two profiles.
-var findingNames = []string{"locks", "requests", "leaks"}
+var findingNames = []string{"locks", "requests", "leaks", "why"}
 
 // mostLocks is the number of locks, and of groups that grow, of a page.
 const mostLocks = 500
 
 // find adds one kind of findings of an input.
 func (t *sideTables) find(what string, in Input, source func(string) *source.File) error {
-	options := map[string]stream.Options{"locks": {Objects: true}, "requests": {Labels: true}, "leaks": {Creators: true}}
+	if what == "why" {
+		all, err := findAll(in, source)
+		t.Why = all.Why
+		return err
+	}
+	options := map[string]stream.Options{"locks": {Objects: true, Labels: true, Creators: true}, "requests": {Labels: true, Objects: true}, "leaks": {Creators: true}}
 	s, err := in.samples(options[what])
 	if err != nil {
 		return err
 	}
 	switch what {
 	case "locks":
-		t.Locks, err = analyze.FindLocks(s, analyze.LockOptions{Source: source})
+		if t.Locks, err = locks.Find(s, locks.Options{Source: source}); err == nil {
+			t.Locks = t.Locks.Group()
+		}
 	case "requests":
-		t.Requests, err = analyze.FindRequests(s, analyze.RequestOptions{Source: source})
+		t.Requests, err = requests.Find(s, requests.Options{Source: source})
 	case "leaks":
-		t.Leaks, err = analyze.FindLeaks(s)
+		t.Leaks, err = leaks.Find(s)
 	}
 	return err
+}
+
+// findAll finds all kinds of findings of an input, without Requests if it would take long. It reads the samples fewer times than find does for
+// each kind.
+func findAll(in Input, source func(string) *source.File) (t sideTables, err error) {
+	ao := report.Options{Series: true}
+	so := ao.Stream()
+	so.Unselected = true
+	src, err := in.Open(so)
+	if err != nil {
+		return t, err
+	}
+	survey, err := report.NewSurvey(src, ao, source)
+	if err != nil {
+		return t, err
+	}
+	locks, err := survey.Locks()
+	if err != nil {
+		return t, err
+	}
+	if t.Requests, err = survey.FindRequests(); err != nil {
+		return t, err
+	}
+	if t.Why, err = findings.Of(findings.Input{Survey: survey, Locks: locks, Requests: t.Requests, Files: in.Files}); err != nil {
+		return t, err
+	}
+	for i := range t.Why {
+		if in.Files == "" {
+			t.Why[i].Command = ""
+		}
+	}
+	t.Locks, t.Leaks = locks.Group(), survey.Leaks
+	return t, nil
 }
 
 // shorten cuts long tables off. It returns what is left out.
@@ -54,17 +102,17 @@ func (t *sideTables) shorten() (omitted []string) {
 	return omitted
 }
 
-// findings returns data that have only one kind of findings, in the piece "tables".
-func findings(inputs []Input, what string, o Options) (*Data, error) {
+// onlyFindings returns data that have only one kind of findings, in the piece "tables".
+func onlyFindings(inputs []Input, what string, o Options) (*Data, error) {
 	o.setDefaults()
 	d := &Data{Head: Head{Version: version, Sides: []Side{}, LeftOut: []string{}}}
 	content := map[string]any{}
 	if what == "diff" {
-		diff, err := compare(inputs)
+		compared, err := compare(inputs)
 		if err != nil {
 			return nil, err
 		}
-		content["diff"] = diff
+		content["diff"] = compared
 	} else {
 		var sides []sideTables
 		for _, in := range inputs {
@@ -83,7 +131,7 @@ func findings(inputs []Input, what string, o Options) (*Data, error) {
 }
 
 // compare returns what gotach diff says of two profiles, nil if it is one.
-func compare(inputs []Input) (*analyze.Diff, error) {
+func compare(inputs []Input) (*diff.Diff, error) {
 	if len(inputs) < 2 {
 		return nil, nil
 	}
@@ -95,5 +143,5 @@ func compare(inputs []Input) (*analyze.Diff, error) {
 		}
 		sides[i] = []*analyze.Samples{s}
 	}
-	return analyze.FindDiff(sides[0], sides[1], analyze.DiffOptions{By: "total"})
+	return diff.Find(sides[0], sides[1], diff.Options{By: "total"})
 }

@@ -114,3 +114,9 @@ func (o *ownCode) look(f *Frame) Code {
 	}
 	return CodeOf(f)
 }
+
+// OwnFrames returns a function that finds the innermost frame of a stack that is the program's own code, as ByBlocked does.
+func (p *Profile) OwnFrames() func(stack []uint32) (id uint32, ok bool) {
+	own := ownCode{p: p, kind: make([]Code, len(p.Frames))}
+	return own.frame
+}

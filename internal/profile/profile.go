@@ -56,11 +56,23 @@ type Profile struct {
 	IdleSeries []float32 // as Record.Series
 	HasIdle    bool
 
+	// Apart is time that is no work of the program, such as that of goroutines that leak. HasApart says that Records have it.
+	Apart    []Apart
+	HasApart bool
+
 	// Metadata is what gotach wrote into the file; nil for other formats.
 	Metadata *tachyon.Metadata
 	// StartLines has the line where a function starts, by index into Frames.
 	// Nil, or 0 for a frame, if unknown.
 	StartLines []int32
+}
+
+// An Apart is time that is set apart, for one reason.
+type Apart struct {
+	What   string        `json:"what"`
+	Wall   time.Duration `json:"wall_ns"`
+	CPU    time.Duration `json:"cpu_ns"`
+	Series []float32     `json:"-"` // as Record.Series
 }
 
 // Record is the time that one goroutine spent in one stack, in one state and

@@ -61,6 +61,7 @@ type Report struct {
 	NoCore     time.Duration `json:"no_core_ns"`          // the part of Total in the state NoCore
 	Elsewhere  time.Duration `json:"no_goroutine_cpu_ns"` // the part of TotalCPU that no goroutine used
 	Idle       time.Duration `json:"idle_ns"`             // the part of Total that is Profile.Idle
+	Apart      []Apart       `json:"apart,omitempty"`     // the parts of Total that are Profile.Apart
 	Rows       []Row         `json:"rows,omitzero"`
 
 	Shown    time.Duration `json:"-"` // wall time of the stacks that Focus and Ignore left
@@ -122,10 +123,15 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 	if o.By == ByFunction {
 		t.places = make([]placeTime, len(p.Frames))
 	}
-	r := &Report{Profile: p, Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines, Unitless: p.Unitless, Idle: p.Idle}
+	r := &Report{Profile: p, Duration: p.Duration, Samples: p.Samples, Goroutines: p.Goroutines, Unitless: p.Unitless, Idle: p.Idle, Apart: p.Apart}
 	r.Total, r.TotalCPU = p.Total()
 	if !p.HasIdle {
 		r.Total = add(r.Total, p.Idle)
+	}
+	for i := range p.Apart {
+		if x := &p.Apart[i]; !p.HasApart {
+			r.Total, r.TotalCPU = add(r.Total, x.Wall), add(r.TotalCPU, x.CPU)
+		}
 	}
 	for i := range p.Records {
 		rec := &p.Records[i]

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
@@ -73,9 +74,7 @@ func TestReport(t *testing.T) {
 		{"focus and ignore", ReportOptions{By: ByState, Focus: regexp.MustCompile("main"), Ignore: regexp.MustCompile("fib")}, []times{{"sleep", 40, 40, 0, 0}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, rows(t, p, c.o)); diff != "" {
-				t.Error(diff)
-			}
+			testenv.NoDiff(t, "", cmp.Diff(c.want, rows(t, p, c.o)))
 		})
 	}
 	r := must(New(p, ReportOptions{Focus: regexp.MustCompile("fib"), Top: 1}))(t)

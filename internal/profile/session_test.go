@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+	"pgregory.net/rapid"
 )
 
 var update = flag.Bool("update", false, "write testdata/report.txt")
@@ -50,54 +53,68 @@ func TestDetail(t *testing.T) {
 	key := func(s *stream.Sample) uint32 { return s.Stack % 11 }
 	for _, d := range []Detail{
 		{}, {Labels: true, Goroutines: true, Series: true}, {Key: key, Series: true}, {Group: group, Key: key}, {Goroutines: true, Key: key},
+		{Key: func(s *stream.Sample) uint32 { return uint32(s.Goroutine % 3) }},
 	} {
-		src, want := session(t, "fan-out"), map[parts]sums{}
-		for s, err := range src.Samples() {
-			if err != nil {
-				t.Fatal(err)
+		for _, load := range []func(t *testing.T) *stream.Source{func(t *testing.T) *stream.Source { return session(t, "fan-out") }, oneStack} {
+			src, want := load(t), map[parts]sums{}
+			for s, err := range src.Samples() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				k := parts{system: s.Interpreter != tachyon.User, state: src.State(s.Status, s.Stack), stack: fmt.Sprint(src.AppendStack(nil, s.Stack))}
+				pseudo := s.Interpreter == tachyon.Process
+				if s.NotSeen {
+					k.state = src.State(0, s.Stack)
+					pseudo = k.state != NotSeen
+					k.system = pseudo
+				}
+				if d.Goroutines && !pseudo && !s.NotSeen {
+					k.goroutine = s.Goroutine
+				}
+				if d.Group != nil && (!s.NotSeen || !pseudo) {
+					k.group = group(s)
+				}
+				if d.Key != nil && !s.NotSeen {
+					k.key = d.Key(s)
+				}
+				x := want[k]
+				if !s.NotSeen {
+					x.count++
+				}
+				x.wall += s.Wall
+				if s.Status&tachyon.OnCPU != 0 && !s.NotSeen {
+					x.cpu += s.Wall
+				}
+				want[k] = x
 			}
-			k := parts{system: s.Interpreter != tachyon.User, state: src.State(s.Status, s.Stack), stack: fmt.Sprint(src.AppendStack(nil, s.Stack))}
-			pseudo := s.Interpreter == tachyon.Process
-			if s.NotSeen {
-				k.state = src.State(0, s.Stack)
-				pseudo = k.state != NotSeen
-				k.system = pseudo
+			p := must(FromStream(load(t), d))(t)
+			got := map[parts]sums{}
+			for _, r := range p.Records {
+				got[parts{r.Goroutine, r.System, r.State, fmt.Sprint(r.Stack), r.Group, r.Key}] = sums{r.Count, r.Wall, r.CPU}
+				series := float32(0)
+				for _, v := range r.Series[:max(0, len(r.Series)-1)] { // the last part is made as if it were as long as the others
+					series += v
+				}
+				if d.Series && r.Wall > 0 && r.State != NotSeen && (series > 1.001*float32(r.Wall) || r.Wall > time.Second && series < 0.9*float32(r.Wall)) {
+					t.Errorf("the series of %+v has %v ns", r, series)
+				}
 			}
-			if d.Goroutines && !pseudo && !s.NotSeen {
-				k.goroutine = s.Goroutine
+			if len(got) != len(p.Records) || !maps.Equal(got, want) {
+				t.Errorf("%+v: %s", d, cmp.Diff(want, got))
 			}
-			if d.Group != nil && (!s.NotSeen || !pseudo) {
-				k.group = group(s)
-			}
-			if d.Key != nil && !s.NotSeen {
-				k.key = key(s)
-			}
-			x := want[k]
-			if !s.NotSeen {
-				x.count++
-			}
-			x.wall += s.Wall
-			if s.Status&tachyon.OnCPU != 0 && !s.NotSeen {
-				x.cpu += s.Wall
-			}
-			want[k] = x
-		}
-		p := must(FromStream(session(t, "fan-out"), d))(t)
-		got := map[parts]sums{}
-		for _, r := range p.Records {
-			got[parts{r.Goroutine, r.System, r.State, fmt.Sprint(r.Stack), r.Group, r.Key}] = sums{r.Count, r.Wall, r.CPU}
-			series := float32(0)
-			for _, v := range r.Series[:max(0, len(r.Series)-1)] { // the last part is made as if it were as long as the others
-				series += v
-			}
-			if d.Series && r.Wall > 0 && r.State != NotSeen && (series > 1.001*float32(r.Wall) || r.Wall > time.Second && series < 0.9*float32(r.Wall)) {
-				t.Errorf("the series of %+v has %v ns", r, series)
-			}
-		}
-		if len(got) != len(p.Records) || !maps.Equal(got, want) {
-			t.Errorf("%+v: %s", d, cmp.Diff(want, got))
 		}
 	}
+}
+
+// oneStack returns samples of one stack. Each differs from the one before in one or two things.
+func oneStack(t *testing.T) *stream.Source {
+	return source(t, open(t, 0, func(w *writer.Writer) {
+		testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Source: "native"}))
+		for i := range uint64(60) {
+			s := tachyon.Sample{Thread: 1 + i%7, Interpreter: uint32(i / 2 % 2), Time: 1000 * (i + 1), Status: []tachyon.Status{on, 0, tachyon.GILRequested}[i/3%3]}
+			testenv.OK(t, w.WriteFrames(&s, []tachyon.Frame{{File: "m.go", Func: "main.main", Line: 9}}))
+		}
+	}))
 }
 
 // Reports and trees of a real server are what they were when somebody looked at them last.
@@ -129,4 +146,110 @@ func must[T any](x T, err error) func(interface{ Fatal(...any) }) T {
 		}
 		return x
 	}
+}
+
+// What stands for a stack without the program's own code says what the goroutine does.
+func TestOwnCode(t *testing.T) {
+	const root = "/usr/lib/go/src/"
+	frames := []Frame{
+		{Func: "[IO wait]"},
+		{Func: "internal/poll.runtime_pollWait", File: root + "runtime/netpoll.go"},
+		{Func: "sync.(*Cond).Wait", File: root + "sync/cond.go"},
+		{Func: "os.(*File).Read", File: root + "os/file.go"},
+		{Func: "io.copyBuffer", File: root + "io/io.go"},
+		{Func: "net.(*conn).Read", File: root + "net/net.go"},
+		{Func: "os/exec.(*Cmd).writerDescriptor.func1", File: root + "os/exec/exec.go"},
+		{Func: "net/http.(*connReader).backgroundRead", File: root + "net/http/server.go"},
+		{Func: "net/http.(*conn).serve", File: root + "net/http/server.go"},
+		{Func: "x.org/pool.(*Pool).clean", File: "/root/go/pkg/mod/x.org/pool@v1.2.3/pool.go"},
+		{Func: "main.serve", File: "/src/app/main.go"},
+	}
+	for _, c := range []struct{ stack, want string }{
+		{"[IO pollWait File).Read copyBuffer exec", "exec"},
+		{"[IO pollWait conn).Read backgroundRead", "backgroundRead"},
+		{"Cond backgroundRead conn).serve", "backgroundRead"},
+		{"Cond clean", "clean"},
+		{"[IO pollWait backgroundRead clean main.serve", "main.serve"},
+		{"[IO pollWait File).Read copyBuffer", "File).Read"},
+		{"[IO pollWait", "pollWait"},
+		{"[IO", ""},
+		{"", ""},
+	} {
+		o := ownCode{p: &Profile{Frames: frames}, kind: make([]Code, len(frames))}
+		var stack []uint32
+		for part := range strings.FieldsSeq(c.stack) {
+			for i := range frames {
+				if strings.Contains(frames[i].Func, part) {
+					stack = append(stack, uint32(i))
+					break
+				}
+			}
+		}
+		id, ok := o.frame(stack)
+		if ok != (c.want != "") || ok && !strings.Contains(frames[id].Func, c.want) {
+			t.Errorf("%s: %s %t, want %s", c.stack, frames[id].Func, ok, c.want)
+		}
+	}
+}
+
+// The time of each sample is in the parts in which it was, whatever the order of the samples, and whether it
+// is known how long the profile is.
+func TestSeries(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		length := rapid.Uint64Range(1000, 10_000_000).Draw(t, "length") // µs
+		var s series
+		if rapid.Bool().Draw(t, "known") {
+			s.init(length)
+		} else {
+			s.init(0)
+		}
+		sums := make([]sum, 3)
+		s.sums = func() []sum { return sums }
+		var list []stream.Sample
+		var of []uint32
+		now := uint64(1)
+		for range rapid.IntRange(1, 200).Draw(t, "samples") {
+			now = min(length, now+rapid.Uint64Range(0, length/50).Draw(t, "step"))
+			at := now - min(now-1, rapid.SampledFrom([]uint64{0, 0, 0, length / 100, length / 3}).Draw(t, "earlier"))
+			wall := rapid.SampledFrom([]uint64{0, 1, 1000, length / 200, length / 20, length}).Draw(t, "wall")
+			x := stream.Sample{Time: at, Wall: time.Duration(min(wall, at)) * time.Microsecond}
+			n := uint32(rapid.IntRange(0, len(sums)-1).Draw(t, "sum"))
+			sums[n].wall += x.Wall
+			s.add(n, &x)
+			list, of = append(list, x), append(of, n)
+		}
+		sums = append(sums, sum{wall: time.Hour})
+		s.leaveOut(3, time.Hour)
+		s.settle()
+		if s.of(3) != nil {
+			t.Fatal("time that is left out is in a series")
+		}
+		for n := range uint32(3) {
+			want := make([]float64, seriesBins)
+			for i, x := range list {
+				if of[i] != n {
+					continue
+				}
+				for b := x.Time - uint64(x.Wall.Microseconds()); b < x.Time; {
+					part := min(b/s.width, seriesBins-1)
+					to := x.Time
+					if part < seriesBins-1 {
+						to = min(to, (part+1)*s.width)
+					}
+					want[part] += 1000 * float64(to-b)
+					b = to
+				}
+			}
+			got := s.of(int(n))
+			for i := range want {
+				g := float64(0)
+				if got != nil {
+					g = float64(got[i])
+				}
+				if math.Abs(g-want[i]) > 1e-4*float64(sums[n].wall)+1 {
+					t.Fatalf("sum %d, part %d of %d µs: %v ns, want %v", n, i, s.width, g, want[i])
+				}
+			}
+		}
+	})
 }

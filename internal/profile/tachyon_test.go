@@ -36,9 +36,7 @@ func TestFromTachyon(t *testing.T) {
 	r := open(t, start, func(w *writer.Writer) {
 		add := func(id uint64, system uint32, at uint64, s tachyon.Status, stack []tachyon.Frame) {
 			t.Helper()
-			if err := w.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: system, Time: start + at, Status: s}, stack); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: system, Time: start + at, Status: s}, stack))
 		}
 		add(1, 0, 5000, on, work)  // the first: one interval
 		add(1, 0, 7000, on, work)  // 2 ms, labelled
@@ -49,15 +47,11 @@ func TestFromTachyon(t *testing.T) {
 		add(2, 0, 6000, tachyon.GILRequested, work)
 		add(2, 1, 6000, tachyon.Unknown, nil) // the same number, but the runtime's own
 		session := tachyon.Session{Program: "prog", Duration: 20 * ms, Counts: tachyon.Counts{Samples: 8}}
-		if err := w.AddMetadata(tachyon.KindSession, session); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.AddMetadata(tachyon.KindSession, session))
 		goroutines := []tachyon.Goroutine{{ID: 1, Labels: []tachyon.LabelSpan{
 			{From: 6000, Labels: labels}, {From: 11000, Labels: labels}, {From: 12500, Labels: nil},
 		}}}
-		if err := w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}))
 	})
 	p := must(FromTachyon(r))(t)
 	want := []Record{
@@ -67,9 +61,7 @@ func TestFromTachyon(t *testing.T) {
 		{Goroutine: 2, State: Runnable, Stack: []uint32{0, 1}, Count: 1, Wall: ms},
 		{Goroutine: 2, System: true, State: Syscall, Count: 1, Wall: ms},
 	}
-	if diff := cmp.Diff(want, p.Records); diff != "" {
-		t.Error(diff)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, p.Records))
 	if p.Samples != 8 || p.Goroutines != 3 || p.Duration != 20*ms || p.Interval != ms || p.Program != "prog" {
 		t.Errorf("%d samples, %d goroutines, %v, every %v, of %q", p.Samples, p.Goroutines, p.Duration, p.Interval, p.Program)
 	}
@@ -119,9 +111,7 @@ func TestHugeTimes(t *testing.T) {
 	r := open(t, 0, func(w *writer.Writer) {
 		for id := range uint64(3) {
 			for _, at := range []uint64{1, tachyon.MaxTime / 2, tachyon.MaxTime} {
-				if err := w.WriteFrames(&tachyon.Sample{Thread: id, Time: at, Status: on}, []tachyon.Frame{{Func: "f"}}); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: id, Time: at, Status: on}, []tachyon.Frame{{Func: "f"}}))
 			}
 		}
 	})
@@ -148,9 +138,7 @@ func TestEach(t *testing.T) {
 			parts++
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		sum := b.Finish()
 		if (parts > len(want.Records)) != (most < len(want.Records)) || len(sum.Records) != len(want.Records) {
 			t.Errorf("at most %d: %d records in %d parts, want %d", most, len(sum.Records), parts, len(want.Records))

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // treeText returns nodes as text, a line for each way.
@@ -16,6 +18,9 @@ func treeText(list []*Node, indent string) (out string) {
 			names = append(names, n.Name)
 		}
 		out += fmt.Sprintf("%s%s %d/%d %d\n", indent, strings.Join(names, ">"), n.Total, end.Self, n.TotalCPU)
+		if n.Series != nil {
+			out = fmt.Sprintf("%s, parts %.3g\n", strings.TrimSuffix(out, "\n"), n.Series[:min(4, len(n.Series))])
+		}
 		out += treeText(end.Children, indent+" ")
 	}
 	return out
@@ -73,9 +78,7 @@ main.a 1400/0 320
 		} else {
 			tree, err = NewCallers(p, c.o, regexp.MustCompile(c.callers))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if got := "\n" + treeText(tree.Nodes, ""); got != c.want {
 			t.Errorf("%+v %s:%s, want%s", c.o, c.callers, got, c.want)
 		}

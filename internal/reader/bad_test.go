@@ -26,8 +26,7 @@ type verdict struct {
 
 func verdicts(t testing.TB) []verdict {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(testdata, "bad", "MANIFEST.jsonl"))
-	testenv.OK(t, err)
+	b := testenv.Must(os.ReadFile(filepath.Join(testdata, "bad", "MANIFEST.jsonl")))
 	var list []verdict
 	for d := json.NewDecoder(bytes.NewReader(b)); ; {
 		var v verdict
@@ -125,8 +124,7 @@ func TestBad(t *testing.T) {
 			if !bad && n != v.Samples {
 				t.Errorf("%d samples, want %d", n, v.Samples)
 			}
-			b, err := os.ReadFile(path)
-			testenv.OK(t, err)
+			b := testenv.Must(os.ReadFile(path))
 			m, err := readBytes(b)
 			check(t, err, "", want)
 			if m != n {
@@ -187,8 +185,7 @@ func TestSuffixKeepsOutermost(t *testing.T) {
 // panic, and never yield samples that are not in the file.
 func TestTruncated(t *testing.T) {
 	for _, path := range []string{"cpython-3.15/tiny.bin", "cpython-3.15/tiny.zstd.bin", "cpython-3.15/meta.bin", "document-v2/tiny.bin", "document-v2/tiny.zstd.bin", "bad/ok_big_endian.bin"} {
-		b, err := os.ReadFile(filepath.Join(testdata, path))
-		testenv.OK(t, err)
+		b := testenv.Must(os.ReadFile(filepath.Join(testdata, path)))
 		for n := range b {
 			if _, err := readBytes(b[:n]); err == nil {
 				t.Errorf("%s: no error with %d of %d bytes", path, n, len(b))
@@ -224,8 +221,7 @@ func cutSamples(t *testing.T, path string, b []byte) {
 // TestFlipped sets every byte of small files to other values. The Reader must not panic.
 func TestFlipped(t *testing.T) {
 	for _, path := range []string{"cpython-3.15/meta.bin", "document-v2/tiny.bin", "bad/zstd_level1_19.bin"} {
-		b, err := os.ReadFile(filepath.Join(testdata, path))
-		testenv.OK(t, err)
+		b := testenv.Must(os.ReadFile(filepath.Join(testdata, path)))
 		for i, old := range b {
 			for _, v := range []byte{0, 1, 0x7f, 0x80, 0xff, old ^ 1, old + 1} {
 				b[i] = v

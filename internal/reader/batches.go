@@ -65,11 +65,11 @@ const batchSize = 2048
 
 // Batches yields all samples in file order, in batches. get returns the batch to fill next; its
 // contents are overwritten. The caller may pass used batches in turns to another goroutine. If get
-// is nil, each batch is a new one. An error comes with a nil batch and ends the iteration, as in
+// is nil, each batch is a new one. A time after latest, in µs, is an error; [tachyon.MaxTime] is what sums can take. An error comes with a nil batch and ends the iteration, as in
 // [Reader.Samples].
-func (r *Reader) Batches(get func() *Batch) iter.Seq2[*Batch, error] {
+func (r *Reader) Batches(get func() *Batch, latest uint64) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
-		d := r.newDecoder(tachyon.MaxTime)
+		d := r.newDecoder(latest)
 		n := newNumbering(r.Size(), r.header.Threads, r.header.Threads)
 		defer n.free()
 		n.batches(get, yield, func() error { return d.read(n, true) })
@@ -77,11 +77,11 @@ func (r *Reader) Batches(get func() *Batch) iter.Seq2[*Batch, error] {
 }
 
 // Batches returns a stream's samples in batches, as [Reader.Batches] does.
-func Batches(s Stream, get func() *Batch) iter.Seq2[*Batch, error] {
+func Batches(s Stream, get func() *Batch, latest uint64) iter.Seq2[*Batch, error] {
 	if r, ok := s.(interface {
-		Batches(get func() *Batch) iter.Seq2[*Batch, error]
+		Batches(get func() *Batch, latest uint64) iter.Seq2[*Batch, error]
 	}); ok {
-		return r.Batches(get)
+		return r.Batches(get, latest)
 	}
 	return func(yield func(*Batch, error) bool) {
 		n := newNumbering(math.MaxInt64, 0, math.MaxUint32)

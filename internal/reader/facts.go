@@ -11,28 +11,14 @@ import (
 )
 
 // Goroutines and objects can be most of a file, so streams may have methods like those of Reader with which they are
-// read without all being in memory. The functions of this file call such a method of a stream, or of the one that
-// it is made of. Otherwise they take what Metadata has.
-
-// as returns s, or a stream that it is made of, as a T.
-func as[T any](s Stream) (t T, ok bool) {
-	for {
-		if t, ok = s.(T); ok {
-			return t, true
-		}
-		u, wraps := s.(interface{ Unwrap() Stream })
-		if !wraps {
-			return t, false
-		}
-		s = u.Unwrap()
-	}
-}
+// read without all being in memory. The functions of this file call such a method of a stream.
+// Otherwise they take what Metadata has.
 
 // Overview returns the metadata of a stream, perhaps without goroutines and objects.
 func Overview(s Stream) (*tachyon.Metadata, error) {
-	if r, ok := as[interface {
+	if r, ok := s.(interface {
 		Overview() (*tachyon.Metadata, error)
-	}](s); ok {
+	}); ok {
 		return r.Overview()
 	}
 	return s.Metadata()
@@ -40,9 +26,9 @@ func Overview(s Stream) (*tachyon.Metadata, error) {
 
 // Goroutines yields the metadata of a stream's goroutines, as [Reader.Goroutines] does.
 func Goroutines(s Stream) iter.Seq2[*tachyon.Goroutine, error] {
-	if r, ok := as[interface {
+	if r, ok := s.(interface {
 		Goroutines() iter.Seq2[*tachyon.Goroutine, error]
-	}](s); ok {
+	}); ok {
 		return r.Goroutines()
 	}
 	return func(yield func(*tachyon.Goroutine, error) bool) {
@@ -62,9 +48,9 @@ func Goroutines(s Stream) iter.Seq2[*tachyon.Goroutine, error] {
 // FirstWeights returns the weights of goroutines' first samples, by ascending goroutine id. The caller may change
 // the list.
 func FirstWeights(s Stream) ([]FirstWeight, error) {
-	if r, ok := as[interface {
+	if r, ok := s.(interface {
 		FirstWeights() ([]FirstWeight, error)
-	}](s); ok {
+	}); ok {
 		return r.FirstWeights()
 	}
 	m, err := s.Metadata()
@@ -92,9 +78,9 @@ func TakeWeight(list []FirstWeight, goroutine uint64) (weight uint64, ok bool) {
 // Objects returns a stream's objects in the order of their numbers. It does not read the goroutines if that can be
 // avoided.
 func Objects(s Stream) ([]tachyon.Object, error) {
-	r, ok := as[interface {
+	r, ok := s.(interface {
 		Objects() iter.Seq2[*tachyon.Object, error]
-	}](s)
+	})
 	if !ok {
 		m, err := s.Metadata()
 		if err != nil {
@@ -103,7 +89,7 @@ func Objects(s Stream) ([]tachyon.Object, error) {
 		return m.Objects, nil
 	}
 	budget := int64(math.MaxInt64)
-	if f, ok := as[interface{ Size() int64 }](s); ok {
+	if f, ok := s.(interface{ Size() int64 }); ok {
 		budget = 32<<20 + 128*min(f.Size(), 1<<48)
 	}
 	var list []tachyon.Object

@@ -23,13 +23,9 @@ import (
 // gunzip returns the content of a compressed file.
 func gunzip(t testing.TB, path string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	testenv.OK(t, err)
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	testenv.OK(t, err)
-	out, err := io.ReadAll(z)
-	testenv.OK(t, err)
-	return out
+	b := testenv.Must(os.ReadFile(path))
+	z := testenv.Must(gzip.NewReader(bytes.NewReader(b)))
+	return testenv.Must(io.ReadAll(z))
 }
 
 // dump writes the samples of a file in the form of the expected outputs: one JSON object a
@@ -105,6 +101,7 @@ func (f *workloadFrame) UnmarshalJSON(b []byte) error {
 // mapping, twice, and from a pipe, and the rest with the input from which the file was written.
 // TestBig reads the file big.
 func TestGolden(t *testing.T) {
+	testenv.Again(t)
 	for _, path := range slices.Concat(goldens(t, "cpython-3.15"), goldens(t, "document-v2")) {
 		name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".bin"), ".zstd")
 		if name == "big" {
@@ -115,11 +112,9 @@ func TestGolden(t *testing.T) {
 			r := open(t, path)
 			same(t, r, want)
 			same(t, r, want) // Samples starts from the beginning each time
-			f, err := os.Open(path)
-			testenv.OK(t, err)
+			f := testenv.Must(os.Open(path))
 			defer f.Close()
-			piped, err := reader.New(io.MultiReader(f))
-			testenv.OK(t, err)
+			piped := testenv.Must(reader.New(io.MultiReader(f)))
 			same(t, piped, want)
 			var w workload
 			testenv.OK(t, json.Unmarshal(gunzip(t, filepath.Join(testdata, "cpython-3.15", name+".bin.workload.json.gz")), &w))
@@ -173,6 +168,7 @@ func checkRest(t *testing.T, r *reader.Reader, w *workload) {
 // TestBig reads 200,000 samples in both layouts. Their checksum is that of the samples that CPython
 // reads: TestPeerCPython compares them.
 func TestBig(t *testing.T) {
+	testenv.Again(t)
 	for _, folder := range []string{"cpython-3.15", "document-v2"} {
 		r := open(t, filepath.Join(testdata, folder, "big.zstd.bin"))
 		frames := make([]uint64, len(r.Frames()))

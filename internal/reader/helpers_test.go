@@ -31,8 +31,7 @@ func goldens(t testing.TB, folder string) []string {
 // open opens a file until the test ends.
 func open(t testing.TB, path string) *reader.Reader {
 	t.Helper()
-	r, err := reader.Open(path)
-	testenv.OK(t, err)
+	r := testenv.Must(reader.Open(path))
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -40,8 +39,7 @@ func open(t testing.TB, path string) *reader.Reader {
 // openBytes opens a file in memory until the test ends.
 func openBytes(t testing.TB, b []byte) *reader.Reader {
 	t.Helper()
-	r, err := reader.New(bytes.NewReader(b))
-	testenv.OK(t, err)
+	r := testenv.Must(reader.New(bytes.NewReader(b)))
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -50,8 +48,7 @@ func openBytes(t testing.TB, b []byte) *reader.Reader {
 func written(t testing.TB, o writer.Options, write func(w *writer.Writer) error) []byte {
 	t.Helper()
 	f := &testenv.File{}
-	w, err := writer.New(f, o)
-	testenv.OK(t, err)
+	w := testenv.Must(writer.New(f, o))
 	testenv.OK(t, write(w))
 	testenv.OK(t, w.Close())
 	return f.Bytes
@@ -110,8 +107,7 @@ func (b *builder) compress(t testing.TB) {
 
 func compress(t testing.TB, data []byte) []byte {
 	t.Helper()
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	testenv.OK(t, err)
+	z := testenv.Must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)))
 	return z.EncodeAll(data, nil)
 }
 

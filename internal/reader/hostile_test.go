@@ -25,6 +25,7 @@ func memoryBound(size int) uint64 { return 64<<20 + 300*uint64(size) }
 // TestHostile reads files that were made to exhaust a reader's memory or time. Each causes
 // an error, and the memory is limited by the file's size.
 func TestHostile(t *testing.T) {
+	testenv.Again(t)
 	const huge = 1 << 60
 	one := func(edit func(*builder)) builder {
 		b := builder{samples: 1, threads: 1, strings: []string{""}, frames: [][3]int64{{0, 0, 1}}}
@@ -96,8 +97,7 @@ func TestHostile(t *testing.T) {
 		{"bomb of nothing", one(func(b *builder) { b.data = make([]byte, 8<<20); b.compress(t) }), "more than 65536 records without a sample"},
 		{"window", one(func(b *builder) {
 			var out bytes.Buffer
-			z, err := zstd.NewWriter(&out, zstd.WithWindowSize(64<<20), zstd.WithEncoderConcurrency(1))
-			testenv.OK(t, err)
+			z := testenv.Must(zstd.NewWriter(&out, zstd.WithWindowSize(64<<20), zstd.WithEncoderConcurrency(1)))
 			for range 100 {
 				z.Write(make([]byte, 1<<20))
 			}
@@ -143,8 +143,7 @@ func TestZstdFrames(t *testing.T) {
 	skippable := append([]byte{0x5a, 0x2a, 0x4d, 0x18, 4, 0, 0, 0}, "junk"...)
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 	var streamed bytes.Buffer
-	z, err := zstd.NewWriter(&streamed, zstd.WithEncoderCRC(true), zstd.WithEncoderConcurrency(1))
-	testenv.OK(t, err)
+	z := testenv.Must(zstd.NewWriter(&streamed, zstd.WithEncoderCRC(true), zstd.WithEncoderConcurrency(1)))
 	z.Write(data)
 	z.Flush()
 	z.Close()
@@ -207,8 +206,7 @@ func TestSparse(t *testing.T) {
 func FuzzReader(f *testing.F) {
 	for _, folder := range []string{"bad", "cpython-3.15", "document-v2"} {
 		for _, path := range goldens(f, folder) {
-			b, err := os.ReadFile(path)
-			testenv.OK(f, err)
+			b := testenv.Must(os.ReadFile(path))
 			if len(b) < 40_000 {
 				f.Add(b)
 			}

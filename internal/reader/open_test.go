@@ -51,8 +51,7 @@ func TestClose(t *testing.T) {
 // TestBreak ends an iteration early and starts another one.
 func TestBreak(t *testing.T) {
 	r := open(t, filepath.Join(testdata, "document-v2", "rle.zstd.bin"))
-	all, err := collect(r)
-	testenv.OK(t, err)
+	all := testenv.Must(collect(r))
 	for stop := range 50 {
 		n := 0
 		for s, err := range r.Samples() {
@@ -206,7 +205,7 @@ func compareBatches(t *testing.T, name string, r *reader.Reader) {
 	var threads []reader.Thread
 	last := map[uint32]uint64{}
 	n, used := 0, &reader.Batch{}
-	for b, err := range r.Batches(func() *reader.Batch { return used }) {
+	for b, err := range r.Batches(func() *reader.Batch { return used }, tachyon.MaxTime) {
 		if err != nil {
 			gotErr = err
 			break
@@ -245,12 +244,12 @@ func compareBatches(t *testing.T, name string, r *reader.Reader) {
 // An iteration over batches that is broken off leaves nothing behind, and others may run beside it.
 func TestBatchesBreak(t *testing.T) {
 	r := open(t, filepath.Join(testdata, "document-v2", "big.zstd.bin"))
-	for b, err := range r.Batches(nil) {
+	for b, err := range r.Batches(nil, tachyon.MaxTime) {
 		if err != nil || len(b.Samples) == 0 {
 			t.Fatal(err)
 		}
 		samples := 0
-		for b, err := range r.Batches(nil) {
+		for b, err := range r.Batches(nil, tachyon.MaxTime) {
 			testenv.OK(t, err)
 			samples += len(b.Samples)
 		}

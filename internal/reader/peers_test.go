@@ -46,8 +46,7 @@ for path in sys.argv[1:]:
 func TestPeerCPython(t *testing.T) {
 	big := open(t, filepath.Join(testdata, "cpython-3.15", "big.zstd.bin"))
 	ours := filepath.Join(t.TempDir(), "ours.tach")
-	w, err := writer.Create(ours, writer.Options{Layout: tachyon.CPython315, Interval: 1000})
-	testenv.OK(t, err)
+	w := testenv.Must(writer.Create(ours, writer.Options{Layout: tachyon.CPython315, Interval: 1000}))
 	for _, f := range big.Frames() {
 		w.Intern(f)
 	}

@@ -36,7 +36,7 @@
 // Most use only those after them.
 //
 //   - follow.go, follow_samples.go, follow_facts.go, follow_source.go: a file that is being written, again and again
-//   - objects.go: a stream with other numbers of objects, or none
+//   - objects.go: which frames have numbers of objects
 //   - weighted.go, facts.go: Stream, and what every stream can say: weights, goroutines, objects
 //   - unfinished.go: file and journal read as one
 //   - samples.go: samples one by one

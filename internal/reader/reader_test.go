@@ -39,9 +39,7 @@ func TestByteOrder(t *testing.T) {
 				if d := cmp.Diff(want, got); d != "" || err != nil {
 					t.Errorf("samples differ (-want +got):\n%s%v", d, err)
 				}
-				if d := cmp.Diff([]tachyon.Frame{{File: "a.go", Func: "f", Line: -1}, {File: "a.go", Func: "g", Line: 1 << 30}}, r.Frames()); d != "" {
-					t.Errorf("frames differ (-want +got):\n%s", d)
-				}
+				testenv.NoDiff(t, "frames", cmp.Diff([]tachyon.Frame{{File: "a.go", Func: "f", Line: -1}, {File: "a.go", Func: "g", Line: 1 << 30}}, r.Frames()))
 				if r.Header().BigEndian != (order == binary.BigEndian) {
 					t.Error("wrong byte order in the header")
 				}
@@ -110,15 +108,12 @@ func TestMetadata(t *testing.T) {
 		return err
 	})
 	r := openBytes(t, file)
-	got, err := r.Metadata()
-	testenv.OK(t, err)
+	got := testenv.Must(r.Metadata())
 	if got.Checksum == nil {
 		t.Fatal("no checksum")
 	}
 	want.Checksum = got.Checksum
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("metadata differs (-want +got):\n%s", d)
-	}
+	testenv.NoDiff(t, "metadata", cmp.Diff(want, got))
 	if list := r.MetadataObjects(); len(list) != 6 || list[2] != `{"gotach":"future","x":1}` {
 		t.Errorf("objects %q", list)
 	}

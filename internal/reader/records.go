@@ -201,6 +201,9 @@ func (r *Reader) addRecords(m *tachyon.Metadata) error {
 			return err
 		}
 		g := rec.Goroutine
+		if g == nil {
+			return nil
+		}
 		if budget -= weightOf(g); budget < 0 {
 			return errors.New("too many goroutines for the size of the file")
 		}

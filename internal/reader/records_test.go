@@ -57,13 +57,10 @@ func someBlocks() []byte {
 func TestSection(t *testing.T) {
 	data := sectionFile(someBlocks())
 	r := openBytes(t, data)
-	m, err := r.Metadata()
-	testenv.OK(t, err)
+	m := testenv.Must(r.Metadata())
 	want := []tachyon.Goroutine{{ID: 2, First: 1, Last: 2}, {ID: 9, Parent: 1, CreatedBy: "main.main", CreatedAt: "m.go:1", First: 5, Last: 8, FirstWeight: 70,
 		Labels: []tachyon.LabelSpan{{From: 5, Labels: map[string]string{"a": "b"}}, {From: 7, Labels: map[string]string{}}}}}
-	if d := cmp.Diff(want, m.Goroutines); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
+	testenv.NoDiff(t, "goroutines", cmp.Diff(want, m.Goroutines))
 	var ids []uint64
 	for g, err := range r.Goroutines() {
 		testenv.OK(t, err)
@@ -191,8 +188,7 @@ func FuzzRecords(f *testing.F) {
 		}
 		data := sectionFile(section)
 		n := testenv.Allocated(func() {
-			r, err := reader.New(bytes.NewReader(data))
-			testenv.OK(t, err)
+			r := testenv.Must(reader.New(bytes.NewReader(data)))
 			defer r.Close()
 			m, err := r.Metadata()
 			var format *reader.FormatError

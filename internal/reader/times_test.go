@@ -24,7 +24,7 @@ func TestLateTimes(t *testing.T) {
 	b.record(1, 0, wire.Full, tachyon.MaxTime-1004, 0, 1, 0)
 	batches := func(data []byte) (err error) {
 		r := openBytes(t, data)
-		for _, e := range r.Batches(nil) {
+		for _, e := range r.Batches(nil, tachyon.MaxTime) {
 			err = errors.Join(err, e)
 		}
 		return err

@@ -109,9 +109,7 @@ func TestWeighted(t *testing.T) {
 	}, nil, []tachyon.Goroutine{{ID: 2, FirstWeight: 70}, {ID: 4}, {ID: 5, FirstWeight: 1 << 40}, {ID: 6, FirstWeight: 3}})
 	want := fmt.Sprintf("1/0: 1000c 2000c 0 0c 50c\n2/0: 70 1c\n2/1: 1000\n3/0: 1000 10\n4/0: 1000c\n5/0: %d %dc %d 0c\n", 1<<40, far-1, far-1)
 	for range 2 { // Weighted starts from the beginning each time
-		if d := cmp.Diff(want, weights(t, reader.Weighted(r))); d != "" {
-			t.Errorf("weights (-want +got):\n%s", d)
-		}
+		testenv.NoDiff(t, "weights", cmp.Diff(want, weights(t, reader.Weighted(r))))
 	}
 	if got, want := (&reader.WeightedSample{Weight: far - 1}).Wall(), time.Duration(1<<63-1)/time.Microsecond*time.Microsecond; got != want {
 		t.Errorf("the longest weight is %v, want %v", got, want)
@@ -150,9 +148,7 @@ func TestMarkers(t *testing.T) {
 			fmt.Sprintf("%d/2: 1000m 1300c 200m 600c\n1/0: 300 1000c\n5/1: 700 400 500c 1000 100c\n6/1: 1000\n", pseudo)},
 	} {
 		r := timedFile(t, samples, c.session, []tachyon.Goroutine{{ID: 5, FirstWeight: 700}, {ID: 1, FirstWeight: 300}})
-		if d := cmp.Diff(c.counted, weights(t, reader.Weighted(r))); d != "" {
-			t.Errorf("%s: Weighted (-want +got):\n%s", name, d)
-		}
+		testenv.NoDiff(t, fmt.Sprintf("%s: Weighted", name), cmp.Diff(c.counted, weights(t, reader.Weighted(r))))
 		if d := cmp.Diff(c.marked, weights(t, reader.WithMarkers(r))); d != "" {
 			t.Errorf("%s: WithMarkers (-want +got):\n%s", name, d)
 		}
@@ -172,47 +168,5 @@ func TestWeightedBroken(t *testing.T) {
 	var format *reader.FormatError
 	if !errors.As(weighted, &format) || weighted.Error() != plain.Error() || len(samples) != n {
 		t.Errorf("%d samples and then %v, weighted %d and then %v", len(samples), plain, n, weighted)
-	}
-}
-
-// Numbers of objects become line 0, and stacks that differ in them alone become equal.
-func TestWithoutObjects(t *testing.T) {
-	caller := tachyon.Frame{File: "a.go", Func: "main.work", Line: 7}
-	stacks := []struct{ was, is tachyon.Frame }{
-		{tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 17}, tachyon.Frame{Func: "[sync.Mutex.Lock]"}},
-		{tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 18}, tachyon.Frame{Func: "[sync.Mutex.Lock]"}},
-		{tachyon.Frame{Func: "[sync.Mutex.Lock]"}, tachyon.Frame{Func: "[sync.Mutex.Lock]"}},
-		{tachyon.Frame{Func: "[select]", Line: 3}, tachyon.Frame{Func: "[select]"}},
-		{tachyon.Frame{Func: "odd", Line: 4}, tachyon.Frame{Func: "odd", Line: 4}},                                 // not a wait
-		{tachyon.Frame{File: "x.py", Func: "[odd]", Line: 5}, tachyon.Frame{File: "x.py", Func: "[odd]", Line: 5}}, // not a wait
-	}
-	r := openBytes(t, written(t, writer.Options{}, func(w *writer.Writer) (err error) {
-		for i, s := range stacks {
-			err = errors.Join(err, w.WriteFrames(&tachyon.Sample{Thread: 1, Time: uint64(i)}, []tachyon.Frame{s.was, caller}))
-		}
-		return errors.Join(err, w.WriteFrames(&tachyon.Sample{Thread: 1, Time: 9}, []tachyon.Frame{caller}))
-	}))
-	s := reader.WithoutObjects(r)
-	frames, was := s.Frames(), r.Frames()
-	var tops []uint32
-	for sample, err := range s.Samples() {
-		if err != nil || frames[sample.Stack[len(sample.Stack)-1]] != caller {
-			t.Fatalf("stack %v, %v", sample.Stack, err)
-		}
-		tops = append(tops, sample.Stack[0])
-	}
-	for i, stack := range stacks {
-		if got := frames[tops[i]]; got != stack.is {
-			t.Errorf("%+v becomes %+v, want %+v", stack.was, got, stack.is)
-		}
-	}
-	if tops[0] != tops[1] || tops[0] != tops[2] || len(tops) != 7 || frames[tops[6]] != caller {
-		t.Errorf("equal stacks begin with %v", tops)
-	}
-	if was[0].Line != 17 {
-		t.Error("the file's own frames changed")
-	}
-	if again := reader.WithoutObjects(s); again != s {
-		t.Error("a stream without numbers is wrapped")
 	}
 }

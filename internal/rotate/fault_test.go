@@ -79,8 +79,7 @@ func TestFaultTable(t *testing.T) {
 	fmt.Fprintf(&b, "| the program is killed | the old file is finished | no error; `gotach recover` finishes both files with all samples up to the fault |\n")
 
 	const path = "../../docs/faults.md"
-	text, err := os.ReadFile(path)
-	testenv.OK(t, err)
+	text := testenv.Must(os.ReadFile(path))
 	before, part, _ := strings.Cut(string(text), heading)
 	if *update {
 		testenv.OK(t, os.WriteFile(path, []byte(before+b.String()), 0o666))
@@ -223,13 +222,11 @@ func TestKilledOften(t *testing.T) {
 	o := options(t)
 	o.Deleting = func(paths []string) {
 		for _, path := range paths {
-			_, err := os.Stat(path)
-			testenv.OK(t, err)
+			_ = testenv.Must(os.Stat(path))
 			said = append(said, filepath.Base(path))
 		}
 	}
-	running, err := Create(filepath.Join(dead, "x.tach"), o)
-	testenv.OK(t, err)
+	running := testenv.Must(Create(filepath.Join(dead, "x.tach"), o))
 	other, err := Create(filepath.Join(dead, "x.tach"), options(t))
 	testenv.OK(t, err)
 	want := []string{"x.1.tach", "x.1.tach.journal", "x.19.tach", "x.19.tach.journal", "x.20.tach", "x.20.tach.journal", "x.21.tach", "x.21.tach.journal",

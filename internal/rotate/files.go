@@ -45,6 +45,8 @@ type file struct {
 	path string
 	info os.FileInfo // nil if the file had been removed
 	size int64       // with the journal, which is there only if the file could not be finished
+	end  uint64      // µs; of its samples
+	kept bool        // for the reason of Keep
 }
 
 func remember(path string) file {
@@ -52,7 +54,7 @@ func remember(path string) file {
 	if err != nil {
 		return file{path: path}
 	}
-	f := file{path, fi, fi.Size()}
+	f := file{path: path, info: fi, size: fi.Size()}
 	if j, err := os.Lstat(path + journal.Suffix); err == nil {
 		f.size += j.Size()
 	}
@@ -67,27 +69,34 @@ func (f file) there() bool {
 		now.Size() == f.info.Size() && now.ModTime().Equal(f.info.ModTime())
 }
 
-// prune deletes the oldest files until the others are within the limits.
-func (w *Writer) prune() error {
-	var list []file
-	var bytes int64
-	for _, f := range w.finished {
-		if f.there() {
-			list = append(list, f)
-			bytes += f.size
+// prune deletes the oldest files until the others are within the limits, and likewise of those that are kept for a reason.
+func (w *Writer) prune() (failed error) {
+	var count [2]int
+	var bytes [2]int64
+	at := len(w.finished) // the files that stay are from there on
+	for i := at - 1; i >= 0; i-- {
+		f := w.finished[i]
+		if !f.there() {
+			continue
 		}
-	}
-	var failed error
-	for len(list) > 1 && (len(list) > w.o.Keep || bytes > w.o.KeepBytes) {
-		f := list[0]
-		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		k := 0
+		if f.kept {
+			k = 1
+		}
+		count[k]++
+		bytes[k] += f.size
+		if failed == nil && count[k] > 1 && (count[k] > w.o.Keep || bytes[k] > w.o.KeepBytes) {
+			err := os.Remove(f.path)
+			if err == nil || errors.Is(err, fs.ErrNotExist) {
+				// There is a journal only if the file could not be finished.
+				_ = os.Remove(f.path + journal.Suffix)
+				continue
+			}
 			failed = fmt.Errorf("rotation cannot delete an old file: %w", err)
-			break
 		}
-		// There is a journal only if the file could not be finished.
-		_ = os.Remove(f.path + journal.Suffix)
-		list, bytes = list[1:], bytes-f.size
+		at--
+		w.finished[at] = f
 	}
-	w.finished = list
+	w.finished = append([]file(nil), w.finished[at:]...)
 	return failed
 }

@@ -118,6 +118,7 @@ func TestFolderGoneForAWhile(t *testing.T) {
 // On a disk that is nearly full a new file comes later and later, and a session without rotation ends after many of them. A file
 // that cannot be finished takes its journal's bytes of those that are kept.
 func TestFullDiskAgainAndAgain(t *testing.T) {
+	testenv.Long(t)
 	for _, every := range []time.Duration{time.Hour, 0} {
 		o := options(t)
 		o.Every, o.Keep = every, 5

@@ -31,8 +31,7 @@ func TestFull(t *testing.T) {
 		ended++
 		return w.AddMetadata("part", ended)
 	}
-	w, err := Create(path, o)
-	testenv.OK(t, err)
+	w := testenv.Must(Create(path, o))
 	if w.Path() != path {
 		t.Errorf("the first file is %s", w.Path())
 	}
@@ -113,8 +112,7 @@ func TestFrames(t *testing.T) {
 func TestDevice(t *testing.T) {
 	o := options(t)
 	o.Samples = 10
-	w, err := Create(os.DevNull, o)
-	testenv.OK(t, err)
+	w := testenv.Must(Create(os.DevNull, o))
 	fill(t, w, 100, nothing)
 	if w.number != 1 {
 		t.Errorf("%d files", w.number)

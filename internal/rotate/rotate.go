@@ -73,6 +73,7 @@ type Writer struct {
 	last    uint64 // µs, time of the latest sample
 	retry   uint64 // µs; no new file before this time
 	samples uint64 // number of samples in the file
+	Ending  string // while a file is being finished: why it is kept; for the function that finishes it
 	broken  bool   // the file takes no more samples
 	faults  int    // number of files that took no more
 	wait    uint64 // µs; time from such a fault to the next file
@@ -84,6 +85,8 @@ type Writer struct {
 	path     string // path of the file that is being written
 	number   int    // number in its name
 	finished []file // files that are kept, the oldest first
+	keepAt   uint64 // µs; the time whose files are kept apart; 0: none
+	why      string // they are
 }
 
 // maxSamples is the number of samples after which a file in the document's layout is full.
@@ -278,8 +281,11 @@ func (w *Writer) Objects(list []tachyon.Object) error {
 	return w.WriteRecords(&tachyon.Records{Objects: list})
 }
 
-// WriteRecords adds records to the file. While nothing can be written it keeps only the progress, in the journal.
+// WriteRecords adds records to the file, to the progress why the file is kept. While nothing can be written it keeps only the progress, in the journal.
 func (w *Writer) WriteRecords(r *tachyon.Records) error {
+	if r.Progress != nil {
+		r.Progress.Kept = w.reason(w.start, w.last)
+	}
 	if w.broken {
 		_ = w.w.WriteRecords(&tachyon.Records{Progress: r.Progress})
 		return nil
@@ -330,12 +336,12 @@ func (w *Writer) Next(start uint64, ended func() (finish func(*writer.Writer) er
 		own.Go(func() { w.failLater(fmt.Errorf("rotation cannot make a new file and continues the old one: %w", err)) })
 		return
 	}
-	old, path := w.w, w.path
+	old, path, from := w.w, w.path, w.start
 	w.use(f, start)
 	<-w.idle
 	w.finishing.Add(1)
 	finish := ended()
-	own.Go(func() { w.finishLater(old, path, finish) })
+	own.Go(func() { w.finishLater(old, path, from, start, finish) })
 }
 
 // failLater calls Failed in its own goroutine, so that sampling continues.
@@ -344,25 +350,28 @@ func (w *Writer) failLater(err error) {
 	w.o.Failed(err)
 }
 
-func (w *Writer) finishLater(old *writer.Writer, path string, finish func(*writer.Writer) error) {
+func (w *Writer) finishLater(old *writer.Writer, path string, from, to uint64, finish func(*writer.Writer) error) {
 	defer w.finishing.Done()
 	defer func() { w.idle <- struct{}{} }()
-	if err := w.end(old, path, finish); err != nil {
+	if err := w.end(old, path, from, to, finish); err != nil {
 		w.o.Failed(err)
 	}
 }
 
-// end finishes a file and then deletes the oldest files beyond the limits.
-func (w *Writer) end(f *writer.Writer, path string, finish func(*writer.Writer) error) error {
+// end finishes a file with the samples between two times, in µs, and then deletes the oldest files beyond the limits.
+func (w *Writer) end(f *writer.Writer, path string, from, to uint64, finish func(*writer.Writer) error) error {
+	w.Ending = w.reason(from, to)
 	err := finish(f)
 	if e := f.Close(); !errors.Is(e, err) {
 		err = errors.Join(err, e)
 	} else if e != nil {
 		err = e // has more details
 	}
+	done := remember(path)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.finished = append(w.finished, remember(path))
+	done.end, done.kept = to, w.Ending != ""
+	w.finished = append(w.finished, done)
 	if !w.o.split() {
 		return err
 	}
@@ -373,7 +382,7 @@ func (w *Writer) end(f *writer.Writer, path string, finish func(*writer.Writer) 
 // metadata, and finishes the present file.
 func (w *Writer) Close(finish func(*writer.Writer) error) error {
 	w.finishing.Wait()
-	return w.end(w.w, w.path, finish)
+	return w.end(w.w, w.path, w.start, w.last, finish)
 }
 
 // Discard ends a Writer without samples and removes its file. If the file had contents before

@@ -36,8 +36,7 @@ func nothing(*writer.Writer) error { return nil }
 func begin(t *testing.T, o Options) (w *Writer, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	w, err := Create(filepath.Join(dir, "x.tach"), o)
-	testenv.OK(t, err)
+	w = testenv.Must(Create(filepath.Join(dir, "x.tach"), o))
 	return w, dir
 }
 
@@ -74,8 +73,7 @@ func fill(t *testing.T, w *Writer, n int, finish func(*writer.Writer) error) {
 
 func open(t *testing.T, path string) *reader.Reader {
 	t.Helper()
-	r, err := reader.Open(path)
-	testenv.OK(t, err)
+	r := testenv.Must(reader.Open(path))
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -107,8 +105,7 @@ func names(paths []string) (list []string) {
 // inside returns the names of a directory's files.
 func inside(t *testing.T, dir string) []string {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(dir, "*"))
-	testenv.OK(t, err)
+	list := testenv.Must(filepath.Glob(filepath.Join(dir, "*")))
 	return names(list)
 }
 
@@ -180,5 +177,50 @@ func TestBytes(t *testing.T) {
 		if fi, err := os.Stat(path); err != nil || fi.Size() > 2<<20 || fi.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", path, fi, err)
 		}
+	}
+}
+
+// TestKeepReason: files within a minute of a moment outlast those that rotation deletes, know why, and have the limits for themselves.
+func TestKeepReason(t *testing.T) {
+	o := options(t)
+	o.Every, o.Keep = 20*time.Second, 3
+	w, dir := begin(t, o)
+	at := func(tenths int, do func()) {
+		for int(w.last-start)/100_000 < tenths {
+			fill(t, w, 1, nothing)
+		}
+		if do != nil {
+			do()
+		}
+	}
+	at(1500, func() { // 150 s: files 1 to 7 are finished, 5 to 7 are there
+		if got := names(w.Files()); !slices.Equal(got, []string{"x.5.tach", "x.6.tach", "x.7.tach"}) {
+			t.Fatalf("finished before: %v", got)
+		}
+		if !w.Keep(start+150_000_000, "why") || w.Keep(start+209_000_000, "again") {
+			t.Error("Keep is not once a minute")
+		}
+		progress := tachyon.Records{Progress: &tachyon.Progress{}}
+		testenv.OK(t, w.WriteRecords(&progress))
+		if progress.Progress.Kept != "why" {
+			t.Errorf("the progress says %q", progress.Progress.Kept)
+		}
+	})
+	if w.reason(start+89_000_000, start+89_900_000) != "" || w.reason(start+80_000_000, start+91_000_000) != "why" || w.reason(start+200_000_000, start+220_000_000) != "why" || w.reason(start+211_000_000, start+230_000_000) != "" {
+		t.Error("the reason is not that of the minute before and after")
+	}
+	at(1700, func() { // file 8 counts with those before the moment, which would be the three others
+		if got, want := names(w.Files()), []string{"x.6.tach", "x.7.tach", "x.8.tach"}; !slices.Equal(got, want) {
+			t.Errorf("finished soon after: %v, want %v", got, want)
+		}
+	})
+	at(4000, nil)
+	end(t, w, nothing)
+	// Of those that end from 90 s on and begin until 210 s three are kept, and three of the others.
+	if got, want := names(w.Files()), []string{"x.9.tach", "x.10.tach", "x.11.tach", "x.18.tach", "x.19.tach", "x.20.tach"}; !slices.Equal(got, want) {
+		t.Errorf("finished: %v, want %v", got, want)
+	}
+	if got := inside(t, dir); len(got) != 6 {
+		t.Errorf("there are %v", got)
 	}
 }

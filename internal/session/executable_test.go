@@ -142,10 +142,7 @@ func TestReadELF(t *testing.T) {
 			}
 		}
 		b := makeELF(wide, order, uint64(rapid.Uint32().Draw(t, "address")), names, content)
-		f, err := elf.NewFile(bytes.NewReader(b))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testenv.Must(elf.NewFile(bytes.NewReader(b)))
 		if got, want := readELF(bytes.NewReader(b)), byDebugELF(f); got != want {
 			t.Fatalf("%v, %d bytes: got %+v, want %+v", names, len(b), got, want)
 		}

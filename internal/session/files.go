@@ -84,7 +84,7 @@ func (k *sink) Next(at time.Duration, cut func() sampler.Part) {
 	k.Writer.Next(start, func() func(*writer.Writer) error {
 		p, n, unnamed := cut(), k.part, k.names.cut()
 		k.part++
-		return func(w *writer.Writer) error { return complete(w, k.about, n, &p, &k.names, unnamed) }
+		return func(w *writer.Writer) error { return complete(w, k.about, n, &p, &k.names, unnamed, k.Ending) }
 	})
 }
 
@@ -96,7 +96,7 @@ func (k *sink) end(p *sampler.Part) error {
 	}
 	k.names.settle()
 	unnamed := k.names.cut()
-	return k.Writer.Close(func(w *writer.Writer) error { return complete(w, k.about, n, p, &k.names, unnamed) })
+	return k.Writer.Close(func(w *writer.Writer) error { return complete(w, k.about, n, p, &k.names, unnamed, k.Ending) })
 }
 
 // discard removes the file of a session that could not begin. If a file with contents existed
@@ -111,16 +111,16 @@ func (k *sink) discard(why error) error {
 }
 
 // complete writes the metadata of the nth part to its file, 0 if it is the whole session. unnamed are its objects that may
-// have names.
-func complete(w *writer.Writer, about *about, n int, p *sampler.Part, names *objectNames, unnamed []tachyon.Object) error {
+// have names, kept says why the file is kept.
+func complete(w *writer.Writer, about *about, n int, p *sampler.Part, names *objectNames, unnamed []tachyon.Object, kept string) error {
 	if d := p.Stats.Unwritten; d > 0 {
 		about.config.Logger().Warn("gotach: samples are missing, because they could not be written", "for", d.Round(time.Millisecond), "dropped", p.Stats.Dropped, "until", about.start.Add(p.End).Round(0))
 	}
 	// The writer keeps its first error; Close finishes the file if it can.
-	err := w.WriteRecords(&tachyon.Records{Goroutines: p.Goroutines})
+	err := w.WriteRecords(&tachyon.Records{Goroutines: p.Goroutines, Stops: p.Stops})
 	err = cmp.Or(err, names.finish(w, unnamed))
 	d := about.describe(n, p.Start, &p.Stats)
-	d.ObjectsUnnamed = names.reason()
+	d.ObjectsUnnamed, d.Kept = names.reason(), kept
 	if e := w.AddMetadata(tachyon.KindSession, d); e != nil {
 		return e
 	}

@@ -25,8 +25,7 @@ func opened(t *testing.T, dir string, change func(*Config)) (*Session, *testenv.
 	c := Defaults()
 	c.Output, c.Source, c.Budget, c.Log = filepath.Join(dir, "x.tach"), sampler.Portable, 100, log.Logger()
 	change(&c)
-	s, err := Open(c)
-	testenv.OK(t, err)
+	s := testenv.Must(Open(c))
 	t.Cleanup(func() { _ = s.Stop() })
 	return s, log
 }
@@ -40,8 +39,7 @@ func count(t *testing.T, path string) int {
 // metadata returns what a finished file says about its session.
 func metadata(t *testing.T, path string) *tachyon.Metadata {
 	t.Helper()
-	r, err := reader.Open(path)
-	testenv.OK(t, err)
+	r := testenv.Must(reader.Open(path))
 	defer r.Close()
 	m, err := r.Metadata()
 	if err != nil || m.Session == nil || r.Unfinished() {
@@ -60,9 +58,7 @@ func TestRotate(t *testing.T) {
 		t.Run(source, func(t *testing.T) {
 			dir := t.TempDir()
 			earlier := filepath.Join(dir, "x.3.tach")
-			if err := os.WriteFile(earlier, []byte("another's"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, os.WriteFile(earlier, []byte("another's"), 0o600))
 			c := make(chan int)
 			defer close(c)
 			for range 5 {
@@ -137,10 +133,7 @@ func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 		if count(t, path) == 0 && path != s.Path() {
 			t.Errorf("%s has no samples", path)
 		}
-		r, err := reader.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testenv.Must(reader.Open(path))
 		defer r.Close()
 		m := metadata(t, path)
 		d := m.Session
@@ -165,9 +158,7 @@ func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 		}
 		frames := r.Frames()
 		for sample, err := range r.Samples() {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, err)
 			root := tachyon.Frame{}
 			for _, id := range sample.Stack {
 				root = frames[id]
@@ -184,4 +175,54 @@ func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 		}
 	}
 	return waits
+}
+
+func TestExpand(t *testing.T) {
+	start := time.Date(2026, 11, 21, 6, 48, 44, 0, time.UTC)
+	pid := fmt.Sprint(os.Getpid())
+	for in, want := range map[string]string{
+		"app.tach":        "app.tach",
+		"%p":              pid,
+		"a-%p-%p.tach":    "a-" + pid + "-" + pid + ".tach",
+		"/tmp/%e.tach":    "/tmp/" + programName() + ".tach",
+		"%h/%t":           fileName(hostname()) + "/20261121T064844",
+		"100%%":           "100%",
+		"%x 50%":          "%x 50%",
+		"%":               "%",
+		"%%p":             "%p",
+		"ünïcode-%%-%t.x": "ünïcode-%-20261121T064844.x",
+	} {
+		if got := expand(in, start); got != want {
+			t.Errorf("expand(%q) = %q, want %q", in, got, want)
+		}
+	}
+	if got := fileName("a/b\x00c"); got != "a_b_c" {
+		t.Errorf("fileName returns %q, want the path element a_b_c", got)
+	}
+}
+
+// TestSessionKeep: when Keep returns, the reason is in the file, as a reader sees it if the program is killed then; later it is in the finished one.
+func TestSessionKeep(t *testing.T) {
+	c := Defaults()
+	c.Output, c.RotateEvery = filepath.Join(t.TempDir(), "x.tach"), time.Hour
+	s := testenv.Must(Open(c))
+	defer s.Stop()
+	says := func() string {
+		r := testenv.Must(reader.Open(s.Path()))
+		defer r.Close()
+		return testenv.Must(r.Metadata()).Session.Kept
+	}
+	if says() != "" || !Keep("p99 is 800ms") || s.Keep("another") {
+		t.Error("Keep is not once a minute")
+	}
+	if got := says(); got != "p99 is 800ms" {
+		t.Errorf("a kill now leaves the reason %q", got)
+	}
+	testenv.OK(t, s.Stop())
+	if got := says(); got != "p99 is 800ms" {
+		t.Errorf("the finished file has the reason %q", got)
+	}
+	if s.Keep("late") || Keep("late") {
+		t.Error("Keep after Stop does something")
+	}
 }

@@ -82,7 +82,7 @@ func Follow(path string) (*Following, error) {
 		if err != nil {
 			return fmt.Errorf("gotach: %w", errors.Join(err, w.Close()))
 		}
-		return errors.Join(complete(w, &s.about, 0, &p, &k.names, k.names.cut()), w.Close())
+		return errors.Join(complete(w, &s.about, 0, &p, &k.names, k.names.cut(), ""), w.Close())
 	}
 	return &Following{Start: s.about.start, Warning: w.Warning(), End: end, Reach: f.Reach, Stopped: f.Stopped(), Failed: f.Failed(), Err: f.Err}, nil
 }

@@ -11,33 +11,26 @@ import (
 // expand replaces %p, %h, %e, %t and %% in an output path. It keeps a percent sign before
 // any other character, because that is a legal file name.
 func expand(path string, start time.Time) string {
-	if !strings.Contains(path, "%") {
+	before, rest, found := strings.Cut(path, "%")
+	if !found || rest == "" {
 		return path
 	}
-	var b strings.Builder
-	for i := 0; i < len(path); i++ {
-		if path[i] != '%' || i+1 == len(path) {
-			b.WriteByte(path[i])
-			continue
-		}
-		i++
-		switch path[i] {
-		case 'p':
-			b.WriteString(strconv.Itoa(os.Getpid()))
-		case 'h':
-			b.WriteString(fileName(hostname()))
-		case 'e':
-			b.WriteString(fileName(programName()))
-		case 't':
-			b.WriteString(start.Format("20060102T150405"))
-		case '%':
-			b.WriteByte('%')
-		default:
-			b.WriteByte('%')
-			b.WriteByte(path[i])
-		}
+	with := ""
+	switch rest[0] {
+	case 'p':
+		with = strconv.Itoa(os.Getpid())
+	case 'h':
+		with = fileName(hostname())
+	case 'e':
+		with = fileName(programName())
+	case 't':
+		with = start.Format("20060102T150405")
+	case '%':
+		with = "%"
+	default:
+		with = "%" + rest[:1]
 	}
-	return b.String()
+	return before + with + expand(rest[1:], start)
 }
 
 // fileName returns s as one path element: it replaces separators and NUL bytes by "_".

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -182,6 +183,7 @@ func (s *Session) finish() error {
 		}
 	}
 	part := s.sampler.Part()
+	own.Again()
 	return errors.Join(errSampler, s.sink.end(&part))
 }
 
@@ -219,6 +221,24 @@ func (s *Session) fail(err error) {
 	if first {
 		s.config.Logger().Warn("gotach: the profile is not complete", "err", err, "file", s.Path())
 	}
+}
+
+// Keep is profiler.Session.Keep.
+func (s *Session) Keep(reason string) bool {
+	out, from := s.written(), s.running.Load()
+	if out == nil || from == nil || !out.Keep(uint64(s.about.start.Add(time.Since(s.about.start)).UnixMicro()), reason) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	from.Reach(ctx)
+	return true
+}
+
+// Keep is Keep of the running session.
+func Keep(reason string) bool {
+	s := active.Load()
+	return s != nil && s.Keep(reason)
 }
 
 // Stats returns the sampler's statistics.

@@ -37,10 +37,7 @@ func TestReadVariables(t *testing.T) {
 			places = append(places, [2]uint64{rapid.Uint64Range(0x1000, 0x1100).Draw(t, "start"), rapid.Uint64Range(0, 64).Draw(t, "size")})
 		}
 		addrs := rapid.SliceOfN(rapid.Uint64Range(0xff0, 0x1150), 1, 20).Draw(t, "addresses")
-		got, err := readVariables(bytes.NewReader(withSymbols(places)), addrs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testenv.Must(readVariables(bytes.NewReader(withSymbols(places)), addrs))
 		for _, addr := range addrs {
 			least, may := ^uint64(0), []variable{{}} // several can have the same place
 			for i, p := range places {

@@ -54,3 +54,27 @@ func ClassOf(state string) Class {
 func Waits(state string) bool {
 	return ClassOf(state) != ClassOnCPU && state != NoCore && state != NotSeen
 }
+
+// Blocked is what reports and the page call the time of a goroutine that waits for something else than a core, outside system calls and C.
+const Blocked = "blocked"
+
+// Kinds are words for several states, as reports, "gotach top" and the page have them.
+var Kinds = []string{"on CPU", "in syscalls", Blocked, "I/O", "lock", "channel", "other wait", "syscall or C"}
+
+// IsKind reports whether a state is one of those that a word of [Kinds] stands for. Case does not matter.
+func IsKind(word, state string) bool {
+	class := ClassOf(state)
+	switch strings.ToLower(word) {
+	case "on cpu":
+		return class == ClassOnCPU
+	case "in syscalls", "syscall or c":
+		return class == ClassSyscall
+	case Blocked:
+		return class >= ClassIO && state != NotSeen && state != "not recorded"
+	case "other wait":
+		return class == ClassOther && state != NotSeen && state != "not recorded"
+	case "lock", "channel", "i/o":
+		return strings.EqualFold(class.String(), word)
+	}
+	return false
+}

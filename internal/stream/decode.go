@@ -1,10 +1,12 @@
 package stream
 
 import (
+	"math"
 	"runtime"
 	"sync"
 
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // A pipe has the batches of one file, which a goroutine decodes.
@@ -115,7 +117,11 @@ func (p *pipes) start(part *Part) *pipe {
 	})
 	p.group.Go(func() {
 		defer close(out.batches)
-		for b, err := range reader.Batches(part.Stream, out.used.take) {
+		latest := uint64(tachyon.MaxTime)
+		if p.o.Markers {
+			latest = math.MaxUint64
+		}
+		for b, err := range reader.Batches(part.Stream, out.used.take, latest) {
 			if err != nil {
 				out.err = err
 				return

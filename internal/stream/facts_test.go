@@ -1,10 +1,13 @@
 package stream
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
+	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
 )
 
@@ -54,7 +57,87 @@ func TestCreators(t *testing.T) {
 	if got := all.add([]Creator{{}, h, {"b", ""}, f}); !slices.Equal(got, []uint32{0, 3, 7, 1}) {
 		t.Errorf("the second file has %v", got)
 	}
-	if d := cmp.Diff(all.list[7], Creator{"b", ""}); d != "" {
-		t.Error(d)
+	testenv.NoDiff(t, "", cmp.Diff(all.list[7], Creator{"b", ""}))
+}
+
+// Labels keep each label, whatever its texts, and equal ones have one address.
+func TestLabels(t *testing.T) {
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "a", "\x00", "\xff"}), rapid.StringN(120, 400, -1))
+	rapid.Check(t, func(t *rapid.T) {
+		table := &labelTable{}
+		if rapid.Bool().Draw(t, "many") {
+			table.list = make([]*Labels, mostListed)
+		}
+		add := func(set map[string]string) *Labels { return table.get(table.add(set)) }
+		set := rapid.MapOfN(text, text, 0, 5).Draw(t, "labels")
+		l := add(set)
+		if len(set) == 0 {
+			if l != nil {
+				t.Fatalf("%+v of no labels", l)
+			}
+			return
+		}
+		if !maps.Equal(l.Map(), set) || add(maps.Clone(set)) != l {
+			t.Fatalf("%q, want %q", l.Map(), set)
+		}
+		other := rapid.MapOfN(text, text, 1, 5).Draw(t, "other")
+		if (add(other) == l) != maps.Equal(set, other) {
+			t.Fatalf("%q and %q", set, other)
+		}
+		keys := slices.Concat(slices.Collect(maps.Keys(set)), slices.Collect(maps.Keys(other)))
+		for _, k := range keys {
+			want, has := set[k]
+			if v, ok := l.Get(k); v != want || ok != has {
+				t.Fatalf("%q is %q, %v; want %q, %v", k, v, ok, want, has)
+			}
+		}
+	})
+}
+
+func TestState(t *testing.T) {
+	const on, call, in = tachyon.HasGIL | tachyon.OnCPU, tachyon.Unknown | tachyon.OnCPU, tachyon.Unknown
+	f := tachyon.Frame{Func: "f", File: "f.go"}
+	sleep, syscall := tachyon.Frame{Func: "[sleep]"}, tachyon.Frame{Func: "[syscall]"}
+	c := tachyon.Frame{Func: "runtime.cgocall", File: "cgocall.go"}
+	callback := tachyon.Frame{Func: "runtime.cgocallbackg1", File: "cgocall.go"}
+	for _, c := range []struct {
+		s     tachyon.Status
+		stack []tachyon.Frame // innermost first
+		want  string
+	}{
+		{on, []tachyon.Frame{f}, "running"},
+		{on | tachyon.MainThread, []tachyon.Frame{sleep, f}, "running"},
+		{on, []tachyon.Frame{{Func: "[scheduler]"}}, "running"},
+		{on, []tachyon.Frame{c, f}, "running"}, // on the way to C
+		{tachyon.HasGIL, []tachyon.Frame{f}, "no core"},
+		{tachyon.HasGIL | tachyon.MainThread, nil, "no core"},
+		{tachyon.GILRequested, nil, "runnable"},
+		{tachyon.GILRequested, []tachyon.Frame{{Func: "[runnable]"}, f}, "runnable"},
+		{tachyon.GILRequested, []tachyon.Frame{{Func: "[runnable, not started]"}, f}, "runnable"},
+		{in, nil, "syscall"},
+		{in, []tachyon.Frame{syscall, f}, "syscall"},
+		{in, []tachyon.Frame{syscall, c, f}, "C"},
+		{in, []tachyon.Frame{c, f}, "C"},
+		{in, []tachyon.Frame{syscall, {Func: "main._Cfunc_nap", File: "_cgo_gotypes.go"}, f}, "C"},
+		{in, []tachyon.Frame{f, callback, c, f}, "syscall"}, // Go code that C called
+		{call, []tachyon.Frame{f}, "syscall on CPU"},
+		{call, []tachyon.Frame{syscall, f}, "syscall on CPU"},
+		{call, []tachyon.Frame{c}, "C on CPU"},
+		{call, []tachyon.Frame{syscall, c, f}, "C on CPU"},
+		{call, nil, "syscall on CPU"},
+		{0, []tachyon.Frame{sleep}, "sleep"},
+		{0, []tachyon.Frame{{Func: "[sync.Mutex.Lock]", Line: 17}, f}, "sync.Mutex.Lock"},
+		{tachyon.HasException, []tachyon.Frame{sleep}, "sleep"},
+		{0, []tachyon.Frame{{Func: "[not a wait]", File: "x.py"}}, "waiting"},
+		{0, []tachyon.Frame{{Func: "[]"}}, "waiting"},
+		{0, nil, "waiting"},
+	} {
+		var f [2]*tachyon.Frame
+		for i := range min(len(f), len(c.stack)) {
+			f[i] = &c.stack[i]
+		}
+		if got := state(c.s, f); got != c.want {
+			t.Errorf("state(%#x, %v) = %q, want %q", c.s, c.stack, got, c.want)
+		}
 	}
 }

@@ -1,9 +1,7 @@
 package stream
 
 import (
-	"cmp"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 
@@ -11,11 +9,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// ObjectNumbers gives the objects of many files numbers of their own. A number of a process stays
+// objectNumbers gives the objects of many files numbers of their own. A number of a process stays
 // the same object in all its files.
-type ObjectNumbers struct {
+type objectNumbers struct {
 	of   map[processObject]int32
-	all  map[int32]tachyon.Object // by joined number
 	last int32
 }
 
@@ -25,8 +22,8 @@ type processObject struct {
 	number int32
 }
 
-// Number returns the joined number of an object, 0 for the number 0.
-func (n *ObjectNumbers) Number(p Process, number int32) int32 {
+// number returns the joined number of an object, 0 for the number 0.
+func (n *objectNumbers) number(p Process, number int32) int32 {
 	if number <= 0 {
 		return number
 	}
@@ -34,7 +31,7 @@ func (n *ObjectNumbers) Number(p Process, number int32) int32 {
 	to, ok := n.of[key]
 	if !ok && n.last < math.MaxInt32 {
 		if n.of == nil {
-			n.of, n.all = map[processObject]int32{}, map[int32]tachyon.Object{}
+			n.of = map[processObject]int32{}
 		}
 		n.last++
 		to = n.last
@@ -47,46 +44,26 @@ func (n *ObjectNumbers) Number(p Process, number int32) int32 {
 func (s *Source) Objects() (map[int32]tachyon.Object, error) {
 	out := map[int32]tachyon.Object{}
 	for _, p := range s.parts {
-		m, err := p.Stream.Metadata()
+		list, err := reader.Objects(p.Stream)
 		if err != nil {
-			if err = named(p.File, err); s.o.Damaged == nil {
+			if err = s.Damage(named(p.File, err)); err != nil {
 				return nil, err
 			}
-			s.o.Damaged(err)
 			continue
 		}
 		s.compact(p.File)
-		for _, o := range m.Objects {
+		for _, o := range list {
 			o.Members = slices.Clone(o.Members)
+			o.Number = s.object(p, o.Number)
 			for i, member := range o.Members {
 				o.Members[i] = s.object(p, member)
 			}
-			if o.Number = s.object(p, o.Number); o.Number > 0 {
+			if o.Number > 0 {
 				out[o.Number] = o
 			}
 		}
 	}
 	return out, nil
-}
-
-// Stream adds a file's objects. It returns the file's stream with the joined numbers.
-func (n *ObjectNumbers) Stream(f *Part) (reader.Stream, error) {
-	list, err := reader.Objects(f.File.Stream)
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range list {
-		o.Number = n.Number(f.Process, o.Number)
-		o.Members = slices.Clone(o.Members)
-		for i, member := range o.Members {
-			o.Members[i] = n.Number(f.Process, member)
-		}
-		if o.Number > 0 {
-			n.all[o.Number] = o
-		}
-	}
-	s := f.File.Stream
-	return reader.WithObjects(s, func(number int32) int32 { return n.Number(f.Process, number) }), nil
 }
 
 // EachObject calls use with what the files say of the objects, with their numbers in the stream. An
@@ -131,11 +108,6 @@ func objects(s reader.Stream) iter.Seq2[*tachyon.Object, error] {
 			}
 		}
 	}
-}
-
-// List returns the objects of all files.
-func (n *ObjectNumbers) List() []tachyon.Object {
-	return slices.SortedFunc(maps.Values(n.all), func(a, b tachyon.Object) int { return cmp.Compare(a.Number, b.Number) })
 }
 
 var waitKinds = map[string]string{

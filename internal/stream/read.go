@@ -42,7 +42,7 @@ func (s *Source) Samples() iter.Seq2[*Sample, error] {
 			s.compact(s.parts[i].File)
 		}
 		s.metadata, s.end, s.count = s.join(), r.end, r.count
-		if m := s.metadata.Session; m != nil && m.NotSeen > 0 {
+		if m := s.metadata.Session; m != nil && m.NotSeen > 0 && !s.o.Markers {
 			s.notSeen(yield)
 		}
 	}
@@ -51,7 +51,7 @@ func (s *Source) Samples() iter.Seq2[*Sample, error] {
 // notSeen yields the time without samples of each process. Nobody knows when it was, in what state, and of which
 // goroutines.
 func (s *Source) notSeen(yield func(*Sample, error) bool) {
-	if c := s.chooser; c != nil && (c.Timed() || len(c.States) > 0 || len(c.Goroutines) > 0 || c.Pick != nil) {
+	if c := s.chooser; c != nil && (c.Timed() || len(c.States) > 0 || len(c.Peers) > 0 || len(c.Goroutines) > 0 || c.Pick != nil) {
 		return
 	}
 	latest := map[Process]int{} // the number of its last file
@@ -243,10 +243,11 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		if s.First {
 			var before seamBefore
 			weight, before = r.first(f, b.Threads[s.Thread-known].ID, s, sl, at)
-			if before.missing > 0 && !r.session.Marker(sl.interpreter, 0) {
+			marker := r.session.Marker(sl.interpreter, 0)
+			if before.missing > 0 && (!marker || r.o.Markers) {
 				out = Sample{
 					Goroutine: sl.id, Interpreter: sl.interpreter, Slot: s.Thread, First: true, Creator: sl.creator,
-					Stack: r.gap, Labels: before.labels, Time: at - weight, Wall: reader.Micros(before.missing),
+					Stack: r.gap, Labels: before.labels, Time: at - weight, Wall: reader.Micros(before.missing), Marker: marker,
 				}
 				if r.chooser == nil || r.chooser.yields(&out) {
 					r.counts(sl, &out)
@@ -263,11 +264,14 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		if sl.span != 0 {
 			f.label(sl, s.Time)
 		}
-		if r.session.Marker(sl.interpreter, s.Status) {
+		if out.Marker = r.session.Marker(sl.interpreter, s.Status); out.Marker && !r.o.Markers {
 			continue
 		}
 		out.Goroutine, out.Interpreter, out.Slot, out.Status = sl.id, sl.interpreter, s.Thread, s.Status
 		out.Labels, out.Creator, out.Time, out.Wall = f.labels(sl), sl.creator, at, reader.Micros(weight)
+		if r.o.Markers {
+			out.Time = s.Time + f.Shift // as it is
+		}
 		if stack := f.stacks[s.Stack]; stack != 0 {
 			out.Stack = stack - 1
 		} else {
@@ -295,7 +299,7 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 // counts counts a goroutine at its first sample that is no marker and is selected.
 func (r *run) counts(sl *slot, s *Sample) {
 	sl.yielded = true
-	if s.Unselected || sl.counted {
+	if s.Unselected || s.Marker || sl.counted {
 		return
 	}
 	sl.counted = true

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gotach/profiler/internal/reader"
@@ -14,14 +15,17 @@ import (
 // A Selection says which samples count. What is set must be true of a sample; the zero value selects all.
 type Selection struct {
 	Labels     []Label  // the sample has all of these
-	States     []string // its state, as Source.State has it, is one of these; case does not matter
+	States     []string // its state, as Source.State has it, is one of these or of their kind, see HasState
 	Goroutines []uint64 // it is of one of these
+	Peers      []string // it waits in [IO wait] for one of these, as IsPeer has it
 	Since      Moment   // time before is left out
 	Until      Moment   // time after is left out
 	// Pick may be nil. It returns a function that says whether a sample is selected. The function is called with
 	// all samples of the selected time that stand for time, in their order. Each reading has a new one.
 	Pick func(*Source) func(*Sample) (bool, error)
 	What string // what Pick selects, for messages
+	// Found, if not nil, is set when a sample is selected.
+	Found *atomic.Bool
 }
 
 // A Label is a pprof label of a goroutine, or a fact about its process; see Source.Label.
@@ -38,12 +42,12 @@ func ParseLabel(text string) (Label, error) {
 
 // Empty reports whether a selection selects all samples.
 func (s *Selection) Empty() bool {
-	return s == nil || len(s.Labels) == 0 && len(s.States) == 0 && len(s.Goroutines) == 0 && !s.Timed() && s.Pick == nil
+	return s == nil || len(s.Labels) == 0 && len(s.States) == 0 && len(s.Goroutines) == 0 && len(s.Peers) == 0 && !s.Timed() && s.Pick == nil
 }
 
 // chooses reports whether a selection selects by more than time.
 func (s *Selection) chooses() bool {
-	return len(s.Labels) > 0 || len(s.States) > 0 || len(s.Goroutines) > 0 || s.Pick != nil
+	return len(s.Labels) > 0 || len(s.States) > 0 || len(s.Goroutines) > 0 || len(s.Peers) > 0 || s.Pick != nil
 }
 
 // Timed reports whether a selection depends on time.
@@ -63,6 +67,9 @@ func (s *Selection) String() string {
 	}
 	for _, id := range s.Goroutines {
 		list = append(list, fmt.Sprint("goroutine ", id))
+	}
+	for _, peer := range s.Peers {
+		list = append(list, "peer "+peer)
 	}
 	if s.Since.text != "" {
 		list = append(list, "since "+s.Since.text)
@@ -101,8 +108,13 @@ func (c *chooser) hasAll(labels *Labels) bool {
 }
 
 func (s *Selection) hasState(state string) bool {
-	return len(s.States) == 0 || slices.ContainsFunc(s.States, func(name string) bool {
-		return strings.EqualFold(strings.Trim(name, "[]"), state)
+	return len(s.States) == 0 || HasState(s.States, state)
+}
+
+// HasState reports whether a state is one of those that words name: states, or the kinds of [Kinds]. Case does not matter.
+func HasState(words []string, state string) bool {
+	return slices.ContainsFunc(words, func(name string) bool {
+		return strings.EqualFold(strings.Trim(name, "[]"), state) || IsKind(name, state)
 	})
 }
 
@@ -176,6 +188,8 @@ type chooser struct {
 	pick     func(*Sample) (bool, error)
 	err      error // of pick
 	known    hasLabels
+	peers    map[int32]bool    // numbers of the objects that Peers selects
+	plain    map[uint32]uint32 // by stack: the one without the number, if Options.Objects was not set; nil: it was
 }
 
 // A hasLabels says whether the latest labels are selected.
@@ -207,6 +221,21 @@ func (s *Source) choose() error {
 			return err
 		}
 	}
+	if len(sel.Peers) > 0 {
+		if !s.o.Objects {
+			s.o.Objects, c.plain = true, map[uint32]uint32{}
+		}
+		names, err := s.Peers()
+		if err != nil {
+			return err
+		}
+		c.peers = map[int32]bool{}
+		for number, name := range names {
+			if slices.ContainsFunc(sel.Peers, func(want string) bool { return IsPeer(name, want) }) {
+				c.peers[number] = true
+			}
+		}
+	}
 	if sel.Since.text != "" {
 		c.from = sel.Since.since(start, length)
 	}
@@ -219,6 +248,21 @@ func (s *Source) choose() error {
 	s.chooser = c
 	s.metadata = s.join()
 	return nil
+}
+
+// At returns a moment in µs since the start of the header. It is an error if that is not in the profile.
+func (s *Source) At(m Moment) (uint64, error) {
+	length, err := s.length()
+	if err != nil || m.text == "" {
+		return 0, err
+	}
+	start := s.Header().Start
+	at := m.since(start, length)
+	if at > length || at == 0 && (m.after != 0 || !m.clock.IsZero()) {
+		return 0, fmt.Errorf("%s is not in the profile, which began at %s and has %v", m.text,
+			time.UnixMicro(int64(start)).Format("2006-01-02T15:04:05.000"), (time.Duration(length) * time.Microsecond).Round(time.Millisecond))
+	}
+	return at, nil
 }
 
 func (m Moment) orStart() string {
@@ -251,6 +295,12 @@ func (c *chooser) yields(s *Sample) bool {
 		return false
 	}
 	s.Unselected = !c.has(s)
+	if c.plain != nil && s.Stack != 0 {
+		s.Stack = c.withoutNumber(s.Stack)
+	}
+	if !s.Unselected && c.Found != nil && !c.Found.Load() {
+		c.Found.Store(true)
+	}
 	return !s.Unselected || c.src.o.Unselected
 }
 
@@ -282,6 +332,9 @@ func (c *chooser) has(s *Sample) bool {
 	if len(c.Labels) > 0 && !c.hasAll(s.Labels) {
 		return false
 	}
+	if len(c.Peers) > 0 && (s.Stack == 0 || !c.peers[ObjectOf(&c.src.Frames()[c.src.Stacks()[s.Stack].Frame])]) {
+		return false
+	}
 	if len(c.States) == 0 {
 		return true
 	}
@@ -292,6 +345,21 @@ func (c *chooser) has(s *Sample) bool {
 		c.states[key] = yes
 	}
 	return yes
+}
+
+// withoutNumber returns a stack whose innermost frame has no number of an object.
+func (c *chooser) withoutNumber(stack uint32) uint32 {
+	to, ok := c.plain[stack]
+	if !ok {
+		to = stack
+		at := c.src.Stacks()[stack]
+		if f := c.src.Frames()[at.Frame]; reader.IsObject(&f) {
+			f.Line = 0
+			to = c.src.push(at.Caller, c.src.frames.Intern(f))
+		}
+		c.plain[stack] = to
+	}
+	return to
 }
 
 // cut makes what is known about the whole right for the selected time.

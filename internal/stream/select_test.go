@@ -22,15 +22,11 @@ func plant(t *testing.T, part, from, seconds int, stopped bool) stream.File {
 	start := uint64(begin.UnixMicro()) + uint64(from)*1_000_000
 	var f testenv.File
 	w, err := writer.New(&f, writer.Options{Start: start, Interval: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	work := tachyon.Frame{File: "/src/main.go", Func: "main.work", Line: 7}
 	g := tachyon.Goroutine{ID: 7, FirstWeight: 250_000}
 	add := func(id, at uint64, s tachyon.Status, stack ...tachyon.Frame) {
-		if err := w.WriteFrames(&tachyon.Sample{Thread: id, Time: start + at, Status: s}, stack); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: id, Time: start + at, Status: s}, stack))
 	}
 	for i := range 4 * seconds {
 		at := uint64(i+1) * 250_000
@@ -54,9 +50,7 @@ func plant(t *testing.T, part, from, seconds int, stopped bool) stream.File {
 	if err == nil {
 		err = w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g, {ID: 8, FirstWeight: 4_000_000}}})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	return stream.File{Stream: testenv.Finish(t, &f, w, reader.New)}
 }
 
@@ -64,9 +58,7 @@ func plant(t *testing.T, part, from, seconds int, stopped bool) stream.File {
 func must[T any](x T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		return x
 	}
 }
@@ -88,6 +80,8 @@ func TestSelect(t *testing.T) {
 		{stream.Selection{Labels: []stream.Label{label("handler=/b"), label("k=v")}}, 0, 0, 0, 0, 8 * second},
 		{stream.Selection{States: []string{"Sleep"}}, 4 * second, 0, 1, 0, 8 * second},
 		{stream.Selection{States: []string{"[sleep]", "IO wait"}}, 12 * second, 0, 2, 0, 8 * second},
+		{stream.Selection{States: []string{"Blocked"}}, 12 * second, 0, 2, 0, 8 * second},
+		{stream.Selection{States: []string{"I/O", "on CPU"}}, 12 * second, 4 * second, 2, 0, 8 * second},
 		{stream.Selection{Goroutines: []uint64{8}}, 8 * second, 0, 1, 0, 8 * second},
 		{stream.Selection{Since: moment("3500ms")}, 9 * second, 2 * second, 2, 3500 * time.Millisecond, 8 * second},
 		{stream.Selection{Since: moment("-2s")}, 4 * second, second, 2, 6 * second, 8 * second},
@@ -106,9 +100,7 @@ func TestSelect(t *testing.T) {
 			for range 2 {
 				wall, cpu = 0, 0
 				for s, err := range src.Samples() {
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.OK(t, err)
 					wall += s.Wall
 					cpu += s.CPU()
 					if !s.NotSeen && int64(s.Time-src.Header().Start) < 0 {
@@ -154,14 +146,10 @@ func TestUnselected(t *testing.T) {
 	src, err := stream.New([]stream.File{plant(t, 1, 0, 8, true)}, stream.Options{
 		Unselected: true, Select: &stream.Selection{States: []string{"running"}, Since: since},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	var wall [2]time.Duration
 	for s, err := range src.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if s.Unselected {
 			wall[1] += s.Wall
 		} else {

@@ -55,10 +55,11 @@ func joinSessions(files []*Part) *tachyon.Session {
 			out.Program = same(out.Program, s.Program)
 			out.Module, out.Version = same(out.Module, s.Module), same(out.Version, s.Version)
 			out.Service, out.ServiceVersion = same(out.Service, s.Service), same(out.ServiceVersion, s.ServiceVersion)
+			out.Stops = false // see Copy.Stops
 			out.BuildID, out.Executable = same(out.BuildID, s.BuildID), same(out.Executable, s.Executable)
 		}
-		out.Markers = out.Markers || s.Markers
-		out.Error = cmp.Or(out.Error, s.Error)
+		out.Markers, out.Stops = out.Markers || s.Markers, out.Stops && s.Stops
+		out.Error, out.Kept = cmp.Or(out.Error, s.Error), cmp.Or(out.Kept, s.Kept)
 		out.SourceReason = cmp.Or(out.SourceReason, s.SourceReason)
 		out.Counts = out.Counts.Plus(s.Counts)
 		out.Leaks = joinLeaks(out.Leaks, s.Leaks)

@@ -23,6 +23,8 @@
 //   - decode.go: files are decoded ahead
 //   - seams.go: a goroutine's first sample in a file, after its last one in the file before
 //   - facts.go: what a file says of its goroutines before their samples
+//   - stops.go: how often goroutines stopped running
+//   - copy.go: what a file of all samples says of goroutines
 //   - objects.go, session.go: objects and sessions of all files together
 //   - stream.go: Source and Sample
 //   - class.go, states.go: names of states
@@ -53,6 +55,9 @@ type Options struct {
 	Labels   bool // Sample.Labels is set; otherwise it is nil
 	Creators bool // Sample.Creator is set; otherwise it is 0
 	Objects  bool // frames of waits have the numbers of objects; otherwise their line is 0
+	// Markers says that samples that stand for no time are yielded too, with Sample.Marker, that times are as they are, and that none is yielded with NotSeen: for
+	// what has to write all samples. Then Damaged is not called: each file must be whole.
+	Markers bool
 
 	Select *Selection // only these samples; nil: all
 	// Unselected says that of the selected time the other samples are yielded too, with Sample.Unselected.
@@ -89,6 +94,9 @@ type Sample struct {
 	Time    uint64        // µs; the time for which the sample stands ends here
 	Wall    time.Duration // how much time that is, as in reader.Weighted
 
+	// Marker says that it stands for no time, with Options.Markers. Wall is the time since the goroutine's previous sample.
+	Marker bool
+
 	// Unselected says that it is not one of Options.Select, but of the selected time.
 	Unselected bool
 
@@ -119,7 +127,7 @@ type Source struct {
 	children map[uint64]uint32 // caller << 32 | frame: the stack
 
 	creators creators
-	objects  ObjectNumbers
+	objects  objectNumbers
 	names    Names
 	present  int // index into parts
 
@@ -134,7 +142,7 @@ type Source struct {
 // New prepares the reading of files. It reads what they say about themselves and puts them in order.
 func New(files []File, o Options) (*Source, error) {
 	s := &Source{o: o, many: o.Many || len(files) > Many}
-	if len(files) < 2 {
+	if len(files) < 2 || o.Markers {
 		o.Damaged, s.o.Damaged = nil, nil
 	}
 	var damaged []error
@@ -295,7 +303,9 @@ func (s *Source) Limit() uint64 {
 
 // SelectsStates reports whether samples are left out because of their state, so that those of a goroutine do not
 // show all that it does.
-func (s *Source) SelectsStates() bool { return s.o.Select != nil && len(s.o.Select.States) > 0 }
+func (s *Source) SelectsStates() bool {
+	return s.o.Select != nil && len(s.o.Select.States)+len(s.o.Select.Peers) > 0
+}
 
 // File returns the file of the present sample and its number, from 0 in order of time.
 func (s *Source) File() (int, File) { return s.present, s.parts[s.present].File }
@@ -342,6 +352,14 @@ func mostSlots(p *Part) int {
 	return n
 }
 
+// Single returns the stream of the only file, nil if there are several.
+func (s *Source) Single() reader.Stream {
+	if len(s.parts) > 1 {
+		return nil
+	}
+	return s.parts[0].Stream
+}
+
 // Files returns the number of files.
 func (s *Source) Files() int { return len(s.parts) }
 
@@ -353,7 +371,7 @@ func (s *Source) object(p *Part, number int32) int32 {
 	case len(s.parts) == 1:
 		return number
 	}
-	return s.objects.Number(p.Process, number)
+	return s.objects.number(p.Process, number)
 }
 
 // Synthetic returns the stack of a function that is not in the files, such as "[idle]".

@@ -64,7 +64,11 @@ var Session = append(fileStatus, []Call{
 
 // Native are the calls that the native source makes besides.
 var Native = []Call{
+	{unix.SYS_GETPEERNAME, "getpeername", "name the connection that a goroutine waits for"},
 	{unix.SYS_GETPPID, "getppid", "check at Start how the runtime counts system calls"},
+	{unix.SYS_GETSOCKNAME, "getsockname", "name what a goroutine in [IO wait] waits for"},
+	{unix.SYS_GETSOCKOPT, "getsockopt", "find out whether it is a listener"},
+	{unix.SYS_PIPE2, "pipe2", "check at Start where the runtime has descriptors"},
 	{unix.SYS_PROCESS_VM_READV, "process_vm_readv", "read memory of the program that may not be mapped"},
 	{unix.SYS_RT_TGSIGQUEUEINFO, "rt_tgsigqueueinfo", "interrupt threads that run goroutines"},
 	{unix.SYS_SCHED_GETATTR, "sched_getattr", "read the time slice of the tick thread"},

@@ -1,5 +1,5 @@
 #!/bin/sh
-# npm.sh [DIR]: unpack viewers of profiles from npm into DIR, and print the directory.
+# npm.sh [DIR]: unpack viewers of profiles, and the checker axe-core, from npm into DIR, and print the directory.
 #
 # Tests load the files that gotach writes for these viewers with the viewers' own code, which needs no other packages. The
 # script unpacks exactly these versions and runs nothing of them. Nothing outside DIR changes. By default DIR is where
@@ -10,7 +10,7 @@ dir=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/gotach-peers/npm}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 
-for package in @firefox-devtools/profiler-cli@0.10.0 speedscope@1.25.0; do
+for package in @firefox-devtools/profiler-cli@0.10.0 speedscope@1.25.0 axe-core@4.10.3; do
 	name=${package%@*}
 	version=${package##*@}
 	name=${name##*/}

@@ -85,6 +85,14 @@ func Times[N int | time.Duration](few, long N) N {
 	return few
 }
 
+// Brief returns how often a test does what it does with -short: few times, and else all.
+func Brief(few, all int) int {
+	if testing.Short() {
+		return few
+	}
+	return all
+}
+
 // Emulated reports whether the tests run under an emulator of another processor, as in the step
 // arm64 of CI.
 func Emulated() bool { return os.Getenv("GOTACH_EMULATOR") != "" }

@@ -14,6 +14,7 @@ type Record struct {
 	Goroutine *tachyon.Goroutine // a part of its metadata; valid until the next record
 	Progress  []byte             // JSON
 	Object    []byte             // JSON
+	Stops     *tachyon.Stops     // valid until the next record
 }
 
 var errShortRecord = errors.New("truncated record")
@@ -77,6 +78,19 @@ func DecodeObjects(b []byte, yield func([]byte) error) (at int, err error) {
 	return decodeOnly(b, recordObject, yield)
 }
 
+// DecodeStops calls yield with each record of stops in a block, which is valid until the next one. It returns as
+// DecodeRecords does.
+func DecodeStops(b []byte, yield func(*tachyon.Stops) error) (at int, err error) {
+	var d recordDecoder
+	return decodeOnly(b, recordStops, func(content []byte) error {
+		d.b = content
+		if s := d.stops(); d.err == nil {
+			d.err = yield(s)
+		}
+		return d.err
+	})
+}
+
 // decodeOnly calls yield with the content of each record of a kind.
 func decodeOnly(b []byte, kind byte, yield func([]byte) error) (at int, err error) {
 	for at < len(b) {
@@ -122,6 +136,7 @@ type recordDecoder struct {
 	strings   []string
 	headsOnly bool // goroutines without their labels
 	g         tachyon.Goroutine
+	s         tachyon.Stops
 	b         []byte
 	err       error
 }
@@ -138,6 +153,8 @@ func (d *recordDecoder) record(b []byte) (r Record, known bool, err error) {
 		r.Progress = bytes.Clone(d.b)
 	case recordObject:
 		r.Object = bytes.Clone(d.b)
+	case recordStops:
+		r.Stops = d.stops()
 	default:
 		return r, false, nil
 	}
@@ -185,6 +202,24 @@ func (d *recordDecoder) goroutine() *tachyon.Goroutine {
 		d.err = CheckGoroutine(g)
 	}
 	return g
+}
+
+func (d *recordDecoder) stops() *tachyon.Stops {
+	s := &d.s
+	s.Until, s.List = d.uvarint(), s.List[:0]
+	n, id := d.count(2), uint64(0)
+	for range n {
+		id += d.uvarint()
+		s.List = append(s.List, tachyon.GoroutineStops{ID: id})
+	}
+	for i := range s.List {
+		v := d.uvarint()
+		s.List[i].N, s.List[i].AtLeast = v>>1, v&1 != 0
+	}
+	if d.err == nil {
+		d.err = CheckStops(s)
+	}
+	return s
 }
 
 func (d *recordDecoder) fail(err error) {

@@ -15,6 +15,7 @@ const (
 	recordGoroutine = 2
 	recordProgress  = 3
 	recordObject    = 4
+	recordStops     = 5
 )
 
 // The flags of a goroutine's record.
@@ -185,6 +186,40 @@ func appendDiff(b []byte, v uint64, previous *uint64) []byte {
 func appendRecord[T string | []byte](b []byte, kind byte, content T) []byte {
 	b = binary.AppendUvarint(b, uint64(len(content))+1)
 	return append(append(b, kind), content...)
+}
+
+// maxStops is the number of goroutines in a record of stops.
+const maxStops = 1 << 15
+
+// AppendStops appends the record of stops, or several if there are many goroutines. Their ids must ascend.
+func (e *RecordEncoder) AppendStops(out []byte, s *tachyon.Stops) []byte {
+	for list := range slices.Chunk(s.List, maxStops) {
+		out = e.appendStops(out, s.Until, list)
+	}
+	if len(s.List) == 0 {
+		out = e.appendStops(out, s.Until, nil)
+	}
+	return out
+}
+
+// appendStops puts the ids together, because they are often those of the record before.
+func (e *RecordEncoder) appendStops(out []byte, until uint64, list []tachyon.GoroutineStops) []byte {
+	b := binary.AppendUvarint(e.b[:0], until)
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	last := uint64(0)
+	for i := range list {
+		b = binary.AppendUvarint(b, list[i].ID-last)
+		last = list[i].ID
+	}
+	for i := range list {
+		n := list[i].N << 1
+		if list[i].AtLeast {
+			n |= 1
+		}
+		b = binary.AppendUvarint(b, n)
+	}
+	e.b = b
+	return appendRecord(out, recordStops, b)
 }
 
 // AppendObject appends the record of an object, given as JSON.

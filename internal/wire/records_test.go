@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
-	"pgregory.net/rapid"
-
 	"github.com/gotach/profiler/tachyon"
+	"pgregory.net/rapid"
 )
 
 func goroutines() *rapid.Generator[tachyon.Goroutine] {
@@ -36,10 +36,7 @@ func decode(t rapid.TB, block []byte) (list []tachyon.Goroutine) {
 	t.Helper()
 	var d BlockDecoder
 	defer d.Close()
-	b, err := d.Decode(CutBlock(block), block[BlockHeader:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(d.Decode(CutBlock(block), block[BlockHeader:]))
 	if at, err := DecodeRecords(b, func(r Record) error { list = append(list, *r.Goroutine); return nil }); err != nil {
 		t.Fatalf("at %d: %v", at, err)
 	}
@@ -59,10 +56,7 @@ func decode(t rapid.TB, block []byte) (list []tachyon.Goroutine) {
 // What is encoded is decoded again, in each block for itself, compressed or not. Unknown records, and
 // unknown bytes at the end of a record, do not matter.
 func TestRecords(t *testing.T) {
-	z, err := NewBlockEncoder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := testenv.Must(NewBlockEncoder())
 	compressions := []func([]byte) []byte{nil, RawFrame, func(b []byte) []byte { return z.EncodeAll(b, nil) }}
 	rapid.Check(t, func(t *rapid.T) {
 		var e RecordEncoder
@@ -72,7 +66,7 @@ func TestRecords(t *testing.T) {
 			for i := range list {
 				b = e.AppendGoroutine(b, &list[i])
 				if rapid.Bool().Draw(t, "unknown") {
-					b = appendRecord(b, rapid.Byte().Filter(func(k byte) bool { return k > recordObject }).Draw(t, "kind"), "content")
+					b = appendRecord(b, rapid.Byte().Filter(func(k byte) bool { return k > recordStops }).Draw(t, "kind"), "content")
 				}
 			}
 			e.Reset()
@@ -93,9 +87,7 @@ func TestRecords(t *testing.T) {
 	_, m := cutRecord(b[n:])
 	later := append(slices.Clone(b), "more"...) // a goroutine's record of a later version
 	later[n+m] += 4                             // the third record, after the strings f and a
-	if d := cmp.Diff([]tachyon.Goroutine{g}, decode(t, AppendBlock(nil, later, nil))); d != "" {
-		t.Errorf("with more fields (-want +got):\n%s", d)
-	}
+	testenv.NoDiff(t, "with more fields", cmp.Diff([]tachyon.Goroutine{g}, decode(t, AppendBlock(nil, later, nil))))
 }
 
 // Each kind of record is found among the others, and an error of yield ends with its place.
@@ -137,6 +129,7 @@ func TestKinds(t *testing.T) {
 func TestLargeRecords(t *testing.T) {
 	g := tachyon.Goroutine{ID: 1, First: 2, Last: 9000}
 	huge := strings.Repeat("ä", maxText)
+	g.CreatedBy = huge
 	for i := range uint64(100) {
 		g.Labels = append(g.Labels, tachyon.LabelSpan{From: i, Labels: map[string]string{"k": huge[i*2:], "n": "v"}})
 	}
@@ -155,7 +148,7 @@ func TestLargeRecords(t *testing.T) {
 			got.Add(&part)
 		}
 	}
-	if got.Last != 9000 || got.First != 2 || len(got.Labels) != 101 {
+	if got.Last != 9000 || got.First != 2 || len(got.Labels) != 101 || got.CreatedBy != huge[:maxText] {
 		t.Fatalf("%d to %d, %d spans", got.First, got.Last, len(got.Labels))
 	}
 	for i, span := range got.Labels[:100] {
@@ -190,6 +183,8 @@ func TestDamagedRecords(t *testing.T) {
 		{"\x05\x02\x02\x02\x07\x02", "refers to string 7, but the block has 0"},
 		{"\x06\x02\x02\x20\x02\x7f\x00", "do not fit"},
 		{"\x03\x02\x02\x3f", "truncated record"},
+		{"\x03\x02\x02\x00", "truncated record"},
+		{string(new(RecordEncoder).AppendGoroutine(nil, &tachyon.Goroutine{ID: 8, Last: tachyon.MaxTime + 1})), "a time of goroutine 8 is beyond the limit"},
 	} {
 		if _, err := DecodeRecords([]byte(c.b), func(Record) error { return nil }); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.b, err, c.want)
@@ -212,5 +207,67 @@ func TestDamagedRecords(t *testing.T) {
 		if _, err := d.Decode(CutBlock(changed), changed[BlockHeader:]); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
+	}
+}
+
+// Stops are decoded as they were, among other records, and in several records if there are many.
+func TestStopRecords(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := tachyon.Stops{Until: rapid.Uint64Range(0, tachyon.MaxTime).Draw(t, "until")}
+		ids := rapid.SliceOfDistinct(rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 500)), rapid.ID).Draw(t, "ids")
+		slices.Sort(ids)
+		for _, id := range ids {
+			s.List = append(s.List, tachyon.GoroutineStops{ID: id, N: rapid.Uint64Range(0, tachyon.MaxTime).Draw(t, "n"), AtLeast: rapid.Bool().Draw(t, "at least")})
+		}
+		var e RecordEncoder
+		b := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 3, CreatedBy: "f"})
+		b = e.AppendStops(b, &s)
+		b = e.AppendGoroutine(b, &tachyon.Goroutine{ID: 4, CreatedBy: "f"})
+		check := func(got *tachyon.Stops) {
+			if d := cmp.Diff(&s, got, cmp.EquateEmpty()); d != "" {
+				t.Fatalf("-want +got:\n%s", d)
+			}
+		}
+		n := 0
+		if _, err := DecodeStops(b, func(got *tachyon.Stops) error { n++; check(got); return nil }); err != nil || n != 1 {
+			t.Fatalf("%d records, %v", n, err)
+		}
+		var goroutines []uint64
+		if _, err := DecodeRecords(b, func(r Record) error {
+			if r.Stops != nil {
+				check(r.Stops)
+			} else {
+				goroutines = append(goroutines, r.Goroutine.ID)
+			}
+			return nil
+		}); err != nil || !slices.Equal(goroutines, []uint64{3, 4}) {
+			t.Fatalf("goroutines %v beside the stops, %v", goroutines, err)
+		}
+		for end := range b { // what is cut off is an error, or whole records
+			_, _ = DecodeStops(b[:end], func(*tachyon.Stops) error { return nil })
+		}
+	})
+	var many tachyon.Stops
+	for i := range uint64(maxStops + 1) {
+		many.List = append(many.List, tachyon.GoroutineStops{ID: i, N: 1})
+	}
+	var e RecordEncoder
+	var sizes []int
+	if _, err := DecodeStops(e.AppendStops(nil, &many), func(s *tachyon.Stops) error { sizes = append(sizes, len(s.List)); return nil }); err != nil || !slices.Equal(sizes, []int{maxStops, 1}) {
+		t.Errorf("many are in records of %v, %v", sizes, err)
+	}
+	for _, bad := range []tachyon.Stops{
+		{Until: tachyon.MaxTime + 1},
+		{List: []tachyon.GoroutineStops{{ID: 5, N: tachyon.MaxTime + 1}}},
+		{List: []tachyon.GoroutineStops{{ID: 5, N: 1}, {ID: 5, N: 1}}},
+		{List: []tachyon.GoroutineStops{{ID: 5, N: 1}, {ID: 4, N: 1}}},
+	} {
+		if at, err := DecodeStops(e.AppendStops(nil, &bad), func(*tachyon.Stops) error { return nil }); err == nil || at != 0 || !strings.Contains(err.Error(), "stops") {
+			t.Errorf("%+v: at %d, %v", bad, at, err)
+		}
+	}
+	claims := appendRecord(nil, recordStops, []byte{1, 200, 200, 3, 1, 1})
+	if _, err := DecodeStops(claims, func(*tachyon.Stops) error { return nil }); err == nil {
+		t.Error("more goroutines than bytes are no error")
 	}
 }

@@ -30,6 +30,19 @@ func CheckGoroutine(g *tachyon.Goroutine) error {
 	return nil
 }
 
+// CheckStops returns an error if stops are those of a time beyond tachyon.MaxTime, are as many, or are not in order.
+func CheckStops(s *tachyon.Stops) error {
+	last := uint64(0)
+	for i := range s.List {
+		g := &s.List[i]
+		if g.N > tachyon.MaxTime || i > 0 && g.ID <= last {
+			return fmt.Errorf("stops of goroutine %d: %d, after goroutine %d", g.ID, g.N, last)
+		}
+		last = g.ID
+	}
+	return CheckTime("stops until", s.Until)
+}
+
 // CheckSession returns an error if the length of a session is negative or beyond tachyon.MaxTime.
 func CheckSession(s *tachyon.Session) error {
 	if s.Duration < 0 || s.Duration > tachyon.MaxTime*time.Microsecond {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/klauspost/compress/zstd"
 
@@ -24,17 +25,12 @@ func TestStatistics(t *testing.T) {
 		{Duration: 1.5, Rate: 999, Missed: &two},
 		{Duration: 1.5, Rate: 999, ErrorRate: &one, Missed: &two},
 	} {
-		b, err := EncodeStatistics(&s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testenv.Must(EncodeStatistics(&s))
 		got, size, _, err := DecodeStatistics(append([]byte("frames"), b...), binary.LittleEndian)
 		if err != nil || size != len(b) {
 			t.Errorf("%d of %d bytes, %v", size, len(b), err)
 		}
-		if d := cmp.Diff(&s, got); d != "" {
-			t.Error(d)
-		}
+		testenv.NoDiff(t, "", cmp.Diff(&s, got))
 		binary.LittleEndian.PutUint64(b[8:], math.Float64bits(nan))
 		if _, _, before, err := DecodeStatistics(b, binary.LittleEndian); err == nil || before != len(b)-8 {
 			t.Errorf("a rate that is no number: %v, %d bytes before the end", err, before)
@@ -123,22 +119,14 @@ func TestTail(t *testing.T) {
 func TestRegions(t *testing.T) {
 	records := bytes.Repeat([]byte("records "), 50_000)
 	var open bytes.Buffer
-	z, err := NewEncoder(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := testenv.Must(NewEncoder(0))
 	z.Reset(&open)
 	if _, err := z.Write(records); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, z.Flush())
 	const zstdOn, start = tachyon.CompressionZstd, tachyon.HeaderSize
-	d, err := zstd.NewReader(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testenv.Must(zstd.NewReader(nil))
 	defer d.Close()
 	for name, c := range map[string]struct{ region, want []byte }{
 		"open":  {append(open.Bytes(), EndRegion(zstdOn, start+int64(open.Len()), true)...), records},
@@ -180,20 +168,13 @@ func TestBytes(t *testing.T) {
 	}
 	foot := EncodeFooter(&Footer{Strings: 1, Frames: 2, Size: 3})
 	missed := 2.0
-	statistics, err := EncodeStatistics(&tachyon.Statistics{Duration: 1, Rate: 1, Missed: &missed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	statistics := testenv.Must(EncodeStatistics(&tachyon.Statistics{Duration: 1, Rate: 1, Missed: &missed}))
 	var e RecordEncoder
 	span := tachyon.LabelSpan{From: 14, Labels: map[string]string{"k": "v"}}
 	goroutine := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 3, Parent: 2, CreatedBy: "f", CreatedAt: "g", First: 10, Last: 12, FirstWeight: 5, Labels: []tachyon.LabelSpan{span, span}})
 	again := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 4, Last: 13})
 	object := func(v any) []byte {
-		b, err := EncodeMetadata("kind", v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return testenv.Must(EncodeMetadata("kind", v))
 	}
 	const zeros = "\x00\x00\x00\x00\x00\x00\x00\x00"
 	for name, c := range map[string]struct {

@@ -59,9 +59,7 @@ func TestShared(t *testing.T) {
 	dir := t.TempDir()
 	follow := func(name string) *Following {
 		t.Helper()
-		f, err := Follow(t.Context(), filepath.Join(dir, name), []profiler.Option{profiler.Source(profiler.Portable), profiler.Output(filepath.Join(dir, "no.tach"))})
-		testenv.OK(t, err)
-		return f
+		return testenv.Must(Follow(t.Context(), filepath.Join(dir, name), []profiler.Option{profiler.Source(profiler.Portable), profiler.Output(filepath.Join(dir, "no.tach"))}))
 	}
 	one := follow("1.tach")
 	two := follow("2.tach")
@@ -95,8 +93,7 @@ func TestShared(t *testing.T) {
 
 // TestWaits: a session that the program begins or ends is waited for, but not for ever.
 func TestWaits(t *testing.T) {
-	own, err := profiler.Open(profiler.Source(profiler.Portable), profiler.Output(filepath.Join(t.TempDir(), "own.tach")))
-	testenv.OK(t, err)
+	own := testenv.Must(profiler.Open(profiler.Source(profiler.Portable), profiler.Output(filepath.Join(t.TempDir(), "own.tach"))))
 	defer own.Stop()
 	real, most := followSession, patience
 	defer func() { followSession, patience = real, most }()
@@ -107,8 +104,7 @@ func TestWaits(t *testing.T) {
 		}
 		return real(path)
 	}
-	f, err := Follow(t.Context(), filepath.Join(t.TempDir(), "x.tach"), nil)
-	testenv.OK(t, err)
+	f := testenv.Must(Follow(t.Context(), filepath.Join(t.TempDir(), "x.tach"), nil))
 	testenv.OK(t, f.End())
 	tries, patience = -1000, 0
 	if _, err := Follow(t.Context(), "", nil); !errors.Is(err, session.ErrNoSession) {

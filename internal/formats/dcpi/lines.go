@@ -9,7 +9,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -19,7 +19,7 @@ import (
 // waiting goroutine is the one that called "[reason]". The executable must still
 // exist and be the one that was profiled. Samples without an address are left out
 // and counted in lost.
-func LeafPCs(s *tachyon.Session, samples reader.Stream) (pcs *tachyon.LeafPCs, lost int64, err error) {
+func LeafPCs(s *tachyon.Session, src *stream.Source) (pcs *tachyon.LeafPCs, lost int64, err error) {
 	if s == nil {
 		return nil, 0, errors.New("DCPI counts instruction addresses and the profile has none: it was not recorded by gotach")
 	}
@@ -36,11 +36,11 @@ func LeafPCs(s *tachyon.Session, samples reader.Stream) (pcs *tachyon.LeafPCs, l
 	if m.table == nil {
 		return nil, 0, fmt.Errorf("the profile has no addresses of instructions, and %s is no Go program that could tell them", m.Path)
 	}
-	counts, lost, err := frameCounts(samples)
+	counts, lost, err := frameCounts(src)
 	if err != nil {
 		return nil, 0, err
 	}
-	frames := samples.Frames()
+	frames := src.Frames()
 	l := newLineFinder(m.table)
 	sums := map[uint64]*count{}
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
@@ -70,29 +70,32 @@ func LeafPCs(s *tachyon.Session, samples reader.Stream) (pcs *tachyon.LeafPCs, l
 
 // frameCounts adds samples up by the innermost frame that has a file. Samples without
 // a stack are counted in lost.
-func frameCounts(samples reader.Stream) (counts map[uint32]*count, lost int64, err error) {
+func frameCounts(src *stream.Source) (counts map[uint32]*count, lost int64, err error) {
 	counts = map[uint32]*count{}
-	frames := samples.Frames()
-	for s, err := range reader.Weighted(samples) {
+	for s, err := range src.Samples() {
 		if err != nil {
 			return nil, 0, err
 		}
-		stack := s.Stack
-		if len(stack) > 1 && frames[stack[0]].File == "" {
-			stack = stack[1:]
+		if s.Marker || s.NotSeen {
+			continue
 		}
-		if len(stack) == 0 {
+		stack := src.Stacks()[s.Stack]
+		if stack.Caller != 0 && src.Frames()[stack.Frame].File == "" {
+			stack = src.Stacks()[stack.Caller]
+		}
+		if stack.Depth == 0 {
 			lost++
 			continue
 		}
-		c := counts[stack[0]]
+		c := counts[stack.Frame]
 		if c == nil {
 			c = new(count)
-			counts[stack[0]] = c
+			counts[stack.Frame] = c
 		}
-		c.add(count{wall: 1, wallTime: s.Weight})
+		weight := uint64(s.Wall.Microseconds())
+		c.add(count{wall: 1, wallTime: weight})
 		if s.Status&tachyon.OnCPU != 0 {
-			c.add(count{cpu: 1, cpuTime: s.Weight})
+			c.add(count{cpu: 1, cpuTime: weight})
 		}
 	}
 	return counts, lost, nil

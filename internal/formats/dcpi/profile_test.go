@@ -5,14 +5,18 @@ import (
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
-	"pgregory.net/rapid"
-
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+	"pgregory.net/rapid"
 )
 
 // header returns the lines of a valid header; with replaces or adds lines.
@@ -259,4 +263,78 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
 	return n, err
+}
+
+// Frames have the time of their samples.
+func TestFrameCounts(t *testing.T) {
+	files, err := filepath.Glob("../../../testdata/tachyon/document-v2/*.bin")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range files {
+		r := testenv.Must(reader.Open(name))
+		defer r.Close()
+		var want count
+		var lost int64
+		src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Markers: true}))
+		for s, err := range src.Samples() {
+			weight := uint64(s.Wall.Microseconds())
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case s.Marker:
+				continue
+			case s.Stack == 0:
+				lost++
+				continue
+			case s.Status&tachyon.OnCPU != 0:
+				want.add(count{cpu: 1, cpuTime: weight})
+			}
+			want.add(count{wall: 1, wallTime: weight})
+		}
+		counts, gotLost, err := frameCounts(src)
+		testenv.OK(t, err)
+		var got count
+		for _, c := range counts {
+			got.add(*c)
+		}
+		if got != want || gotLost != lost {
+			t.Errorf("%s: %+v and %d lost, want %+v and %d", name, got, gotLost, want, lost)
+		}
+	}
+}
+
+func TestFromSessionSaysWhatIsMissing(t *testing.T) {
+	full := func() *tachyon.Metadata {
+		return &tachyon.Metadata{
+			Session: &tachyon.Session{Source: "portable"},
+			PCs:     &tachyon.LeafPCs{TextStart: 1, TextSize: 9, PCs: []tachyon.LeafPC{{Addr: 2, Wall: 1}}},
+		}
+	}
+	for want, change := range map[string]func(*tachyon.Metadata) time.Duration{
+		"not recorded by gotach":          func(m *tachyon.Metadata) time.Duration { *m = tachyon.Metadata{}; return 1 },
+		"source (portable)":               func(m *tachyon.Metadata) time.Duration { m.PCs = nil; return 1 },
+		"time between two samples":        func(m *tachyon.Metadata) time.Duration { return 0 },
+		"event wall_ns: the sum of count": func(m *tachyon.Metadata) time.Duration { overflow(m.PCs); return 1 },
+	} {
+		m := full()
+		interval := change(m)
+		testenv.Fails(t, "", testenv.Err(FromSession(m, interval)), want)
+	}
+}
+
+func overflow(pcs *tachyon.LeafPCs) {
+	pcs.PCs[0].Wall = 1<<32 - 1
+	pcs.PCs = append(pcs.PCs, tachyon.LeafPC{Addr: 3, Wall: 1})
+}
+
+func TestCPUInfo(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"processor\t: 0\nvendor_id\t: GenuineIntel\ncpu MHz\t\t: 2599.998\nprocessor\t: 1\ncpu MHz\t\t: 1200.000\n": 2600,
+		"processor\t: 0\nBogoMIPS\t: 100.00\n": 0,
+	} {
+		if got := cpuinfoMHz(text); uint64(got) != want {
+			t.Errorf("%q: %d MHz, want %d", text, got, want)
+		}
+	}
 }

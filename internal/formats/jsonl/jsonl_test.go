@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -36,10 +37,15 @@ func TestLong(t *testing.T) {
 	}
 	r := testenv.Must(Read(bytes.NewReader(in.Bytes())))
 	var got bytes.Buffer
-	testenv.OK(t, Write(&got, r))
+	testenv.OK(t, Write(&got, source(r)))
 	if got.String() != in.String() {
 		t.Error("not what went in")
 	}
+}
+
+// source returns a stream as Write takes it.
+func source(s reader.Stream) *stream.Source {
+	return testenv.Must(stream.New([]stream.File{{Stream: s}}, stream.Options{Markers: true, Objects: true}))
 }
 
 func TestReadErrors(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/gotach/profiler/internal/formats/tach"
-	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -17,6 +17,7 @@ const (
 	kindFile      = "file"
 	kindObject    = "object"
 	kindGoroutine = "goroutine"
+	kindStops     = "stops"
 )
 
 // file is the line with which metadata begin.
@@ -25,18 +26,11 @@ type file struct {
 	Interval uint64 `json:"interval_us"`
 }
 
-// appendMetadata appends the lines with a stream's metadata to b, and passes b on when it has become
-// large. It appends nothing if the stream has none.
-func appendMetadata(b []byte, s reader.Stream, write func([]byte) error) ([]byte, error) {
-	m, err := reader.Overview(s)
-	if err != nil {
-		return b, err
-	}
-	objects, err := reader.Objects(s)
-	if err != nil {
-		return b, err
-	}
-	others, err := tach.OtherMetadata(s)
+// appendMetadata appends the lines with a source's metadata to b, and passes b on when it has become
+// large. It appends nothing if it has none.
+func appendMetadata(b []byte, c *stream.Copy, write func([]byte) error) ([]byte, error) {
+	m := c.Metadata()
+	others, err := tach.OtherMetadata(c.Single())
 	if err != nil {
 		return b, err
 	}
@@ -48,7 +42,7 @@ func appendMetadata(b []byte, s reader.Stream, write func([]byte) error) ([]byte
 		}
 		if !begun { // not if there is nothing to add
 			begun = true
-			h := s.Header()
+			h := c.Header()
 			add(kindFile, file{h.Start, h.Interval})
 		}
 		if b, err = appendLine(b, kind, v); err == nil && len(b) > 64<<10 {
@@ -59,16 +53,22 @@ func appendMetadata(b []byte, s reader.Stream, write func([]byte) error) ([]byte
 	if m.Session != nil {
 		add(tachyon.KindSession, m.Session)
 	}
-	for i := range objects {
-		add(kindObject, &objects[i])
+	for i := range c.Objects {
+		add(kindObject, &c.Objects[i])
 	}
-	for g, gerr := range reader.Goroutines(s) {
+	for g, gerr := range c.EachGoroutine() {
 		if gerr != nil {
 			return b, gerr
 		}
 		for _, part := range split(*g) {
 			add(kindGoroutine, &part)
 		}
+	}
+	for stops, serr := range c.Stops() {
+		if serr != nil {
+			return b, serr
+		}
+		add(kindStops, stops)
 	}
 	if m.PCs != nil {
 		add(tachyon.KindPCs, m.PCs)
@@ -161,6 +161,9 @@ func (m *metadata) line(b []byte, w *writer.Writer) error {
 	case kindObject:
 		r.Objects = make([]tachyon.Object, 1)
 		err = json.Unmarshal(b, &r.Objects[0])
+	case kindStops:
+		r.Stops = &tachyon.Stops{}
+		err = json.Unmarshal(b, r.Stops)
 	default:
 		if !json.Valid(fields) {
 			return errors.New("not JSON")

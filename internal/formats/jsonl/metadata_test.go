@@ -112,7 +112,7 @@ func TestRoundTripOfFiles(t *testing.T) {
 		})
 		testenv.OK(t, err)
 		var lines bytes.Buffer
-		testenv.OK(t, Write(&lines, file))
+		testenv.OK(t, Write(&lines, source(file)))
 		for line := range bytes.Lines(lines.Bytes()) {
 			if !json.Valid(line) {
 				t.Fatalf("not JSON: %s", line)
@@ -147,7 +147,7 @@ func TestManyLabels(t *testing.T) {
 	})
 	testenv.OK(t, err)
 	var lines bytes.Buffer
-	testenv.OK(t, Write(&lines, file))
+	testenv.OK(t, Write(&lines, source(file)))
 	longest := 0
 	for line := range bytes.Lines(lines.Bytes()) {
 		longest = max(longest, len(line))

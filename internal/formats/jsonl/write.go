@@ -6,7 +6,7 @@
 // Tachyon file, a frame is file, function and line, the innermost first. The
 // samples come in the order of the file: those of one thread in time order. A
 // sample that stands for no time also has "marker":true, before frames; see
-// [reader.Weighted].
+// [tachyon.Session.Marker].
 //
 // If the file has gotach's metadata, objects with these come first. The value of their
 // first key, "gotach", is their kind. The other keys are the fields of the types of
@@ -29,16 +29,19 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Write writes all metadata and samples of a stream. Those before an error are written too.
-func Write(w io.Writer, s reader.Stream) error {
+// Write writes all metadata and samples of a source with Options.Markers and Objects. Those before an error are written too.
+func Write(w io.Writer, src *stream.Source) error {
 	b := bufio.NewWriterSize(w, 64<<10)
-	frames := s.Frames()
-	texts := make([]string, len(frames)) // of the frames, made when first needed
-	line, err := appendMetadata(nil, s, func(lines []byte) error {
+	var texts []string // of the frames, made when first needed
+	c, err := src.Copy()
+	if err != nil {
+		return err
+	}
+	line, err := appendMetadata(nil, c, func(lines []byte) error {
 		_, err := b.Write(lines)
 		return err
 	})
@@ -49,12 +52,12 @@ func Write(w io.Writer, s reader.Stream) error {
 		b.Flush()
 		return err
 	}
-	for s, err := range reader.WithMarkers(s) {
+	for s, err := range src.Samples() {
 		if err != nil {
 			b.Flush()
 			return err
 		}
-		line = strconv.AppendUint(append(line[:0], `{"thread_id":`...), s.Thread, 10)
+		line = strconv.AppendUint(append(line[:0], `{"thread_id":`...), s.Goroutine, 10)
 		line = strconv.AppendUint(append(line, `,"interpreter_id":`...), uint64(s.Interpreter), 10)
 		line = strconv.AppendUint(append(line, `,"timestamp":`...), s.Time, 10)
 		line = strconv.AppendUint(append(line, `,"status":`...), uint64(s.Status), 10)
@@ -62,10 +65,13 @@ func Write(w io.Writer, s reader.Stream) error {
 			line = append(line, `,"marker":true`...)
 		}
 		line = append(line, `,"frames":[`...)
-		for i, id := range s.Stack {
-			if i > 0 {
+		frames, stacks := src.Frames(), src.Stacks()
+		texts = append(texts, make([]string, len(frames)-len(texts))...)
+		for n := s.Stack; n != 0; n = stacks[n].Caller {
+			if n != s.Stack {
 				line = append(line, ',')
 			}
+			id := stacks[n].Frame
 			if texts[id] == "" {
 				texts[id] = frameText(&frames[id])
 			}

@@ -28,6 +28,7 @@ func many(n, size int) *profile.Profile {
 // The values of labels may take more than the memory that there is for them; then they are in a
 // temporary file for a while.
 func TestManyLabels(t *testing.T) {
+	testenv.Again(t)
 	const n, size = 110, maxInMemory / 100
 	p := many(n, size)
 	var b bytes.Buffer

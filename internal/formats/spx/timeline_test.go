@@ -42,9 +42,7 @@ func file(t testing.TB, samples []in) *reader.Reader {
 		for i, word := range words {
 			stack[i] = tachyon.Frame{Func: word, File: word + ".go", Line: 1}
 		}
-		if err := w.WriteFrames(&sample, stack); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, w.WriteFrames(&sample, stack))
 	}
 	return testenv.Finish(t, &f, w, reader.New)
 }
@@ -69,9 +67,7 @@ func TestRunsAndWeights(t *testing.T) {
 		{7, 0, 6400, true, "main work"},
 		{1, 0, 9000, true, "main [select]"},
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	type run struct {
 		stack     string
 		samples   uint32
@@ -142,9 +138,7 @@ func TestNothingIsLost(t *testing.T) {
 func must[T any](x T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		return x
 	}
 }
@@ -164,9 +158,7 @@ func compare(t *testing.T, r *reader.Reader) {
 	src := must(stream.New([]stream.File{{Stream: r}}, stream.Options{}))(t)
 	want, others, notSeen := map[thread][]step{}, 0, time.Duration(0)
 	for s, err := range src.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if s.NotSeen { // is a goroutine of its own, without samples
 			others, notSeen = others+1, notSeen+s.Wall
 			continue
@@ -225,10 +217,7 @@ func TestTimesThatOverflow(t *testing.T) {
 }
 
 func BenchmarkTimeline(b *testing.B) {
-	r, err := reader.Open("../../../testdata/tachyon/document-v2/big.zstd.bin")
-	if err != nil {
-		b.Fatal(err)
-	}
+	r := testenv.Must(reader.Open("../../../testdata/tachyon/document-v2/big.zstd.bin"))
 	defer r.Close()
 	b.ReportAllocs()
 	n := uint64(0)
@@ -246,9 +235,7 @@ func TestStart(t *testing.T) {
 	began := time.Date(2026, 11, 21, 4, 10, 24, 500, time.UTC)
 	var f testenv.File
 	w := must(writer.New(&f, writer.Options{Start: 5, Interval: interval}))(t)
-	if err := w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: began}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: began}))
 	r := testenv.Finish(t, &f, w, reader.New)
 	tl := must(timelineOf(r))(t)
 	if !tl.Start.Equal(began) || tl.Metadata.Session.Program != "app" {

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -25,38 +26,45 @@ const longest = 1 << 61
 // mostEvenSamples. The start is the file's, or as much earlier as the first sample's
 // weight reaches back. The samples of a thread lie end to end, so those of the runtime's
 // goroutines, whose waits are left out, have earlier times than they had. They do not have Moved.
-func even(s reader.Stream) (_ iter.Seq2[*tachyon.Sample, error], start, interval uint64, err error) {
-	h := s.Header()
+func even(src *stream.Source) (_ iter.Seq2[*stream.Sample, error], start, interval uint64, err error) {
+	h := src.Header()
 	var whole, early uint64
-	for s, err := range reader.Weighted(s) {
+	for s, err := range src.Samples() {
 		if err != nil {
 			return nil, 0, 0, err
 		}
-		since := int64(s.Time - h.Start)
-		if whole += s.Weight; s.Weight > longest || whole > longest || s.First && (since > longest || since < -longest) {
+		if s.Marker {
+			continue
+		}
+		since, weight := int64(s.Time-h.Start), uint64(s.Wall.Microseconds())
+		if whole += weight; whole > longest || since > longest || since < -longest {
 			return nil, 0, 0, errors.New("the times of the samples are too far apart")
 		}
-		if s.First && since < int64(s.Weight) {
-			early = max(early, s.Weight-uint64(since))
+		if since < int64(weight) {
+			early = max(early, weight-uint64(since))
 		}
 	}
 	interval = max(h.Interval, whole/mostEvenSamples+1)
 	start = h.Start - early
-	return func(yield func(*tachyon.Sample, error) bool) {
-		var out tachyon.Sample
-		var ends []uint64 // by thread, where its last sample's weight ends, since start
-		for s, err := range reader.Weighted(s) {
+	return func(yield func(*stream.Sample, error) bool) {
+		var out stream.Sample
+		ends := map[reader.Thread]uint64{} // where the weight of a thread's last sample ends, since start
+		for s, err := range src.Samples() {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if s.First {
-				ends = append(ends, s.Time-start-s.Weight)
+			if s.Marker {
+				continue
 			}
-			from := ends[s.Index]
-			to := from + s.Weight
-			ends[s.Index] = to
-			out = *s.Sample
+			t, weight := reader.Thread{ID: s.Goroutine, Interpreter: s.Interpreter}, uint64(s.Wall.Microseconds())
+			from, ok := ends[t]
+			if !ok {
+				from = s.Time - start - weight
+			}
+			to := from + weight
+			ends[t] = to
+			out = *s
 			out.Status &^= tachyon.Moved
 			for at := (from/interval + 1) * interval; at <= to; at += interval {
 				out.Time = start + at

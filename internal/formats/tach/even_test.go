@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -28,21 +29,22 @@ func evened(t *testing.T, samples [][3]uint64) (count [100][3]int, interval uint
 	testenv.OK(t, w.Close())
 	r := testenv.Must(reader.Open(f.Name()))
 	defer r.Close()
-	out, begin, interval, err := even(r)
+	src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Markers: true, Objects: true}))
+	out, begin, interval, err := even(src)
 	testenv.OK(t, err)
 	var last [len(count)]uint64
 	for s, err := range out {
 		testenv.OK(t, err)
-		if (s.Time-begin)%interval != 0 || s.Time <= last[s.Thread] {
-			t.Fatalf("thread %d has a sample at %d after %d", s.Thread, s.Time-begin, last[s.Thread])
+		if (s.Time-begin)%interval != 0 || s.Time <= last[s.Goroutine] {
+			t.Fatalf("thread %d has a sample at %d after %d", s.Goroutine, s.Time-begin, last[s.Goroutine])
 		}
-		last[s.Thread] = s.Time
-		count[s.Thread][r.Frames()[s.Stack[0]].Func[0]-'a']++
+		last[s.Goroutine] = s.Time
+		count[s.Goroutine][src.Frames()[src.Stacks()[s.Stack].Frame].Func[0]-'a']++
 	}
 	var weights [len(count)]uint64
-	for s, err := range reader.Weighted(r) {
+	for s, err := range src.Samples() {
 		testenv.OK(t, err)
-		weights[s.Thread] += s.Weight
+		weights[s.Goroutine] += uint64(s.Wall.Microseconds())
 	}
 	for id, weight := range weights {
 		n := count[id][0] + count[id][1] + count[id][2]
@@ -93,6 +95,7 @@ func TestEvenBack(t *testing.T) {
 
 // However long goroutines waited, the number of samples is bounded.
 func TestEvenBound(t *testing.T) {
+	testenv.Again(t)
 	var samples [][3]uint64
 	for g := range uint64(100) {
 		samples = append(samples, [3]uint64{g, 1000, 0}, [3]uint64{g, 3600e6, 0})

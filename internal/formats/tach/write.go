@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gotach/profiler/internal/frames"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -26,42 +26,40 @@ type Options struct {
 // hold is lost in the other layout. In CPython's layout, samples that gotach
 // recorded are replaced by samples at even times, unless o says Exact: the readers
 // of that layout count samples. The numbers of objects are left out of that layout.
-func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
-	if o.Layout == tachyon.CPython315 {
-		s = reader.WithoutObjects(s)
+//
+// The source has Options.Markers and Options.Objects.
+func Write(f io.WriteSeeker, src *stream.Source, o Options) error {
+	c, err := src.Copy()
+	if err != nil {
+		return err
 	}
-	h := s.Header()
+	h, m := src.Header(), src.Metadata()
+	file, _ := src.Single().(*reader.Reader)
+	if s := src.Single(); s != nil {
+		h = s.Header()
+	}
 	wo := writer.Options{Layout: o.Layout, Uncompressed: o.Uncompressed, Start: h.Start, Interval: h.Interval}
-	file := fileOf(s)
 	if h.Layout == tachyon.CPython315 {
 		wo.CPython = &writer.CPythonInfo{Version: h.Python, Config: h.Config}
 		if file != nil {
 			wo.CPython.Stats = file.Statistics()
 		}
 	}
-	m, err := reader.Overview(s)
-	if err != nil {
-		return err
-	}
-	samples := s.Samples()
+	samples, ended := src.Samples(), c.Ended
 	evened, early := false, uint64(0)
 	if o.Layout == tachyon.CPython315 && !o.Exact && m.Session != nil && h.Layout == tachyon.Document {
-		if samples, wo.Start, wo.Interval, err = even(s); err != nil {
+		if samples, wo.Start, wo.Interval, err = even(src); err != nil {
 			return err
 		}
-		early, evened = h.Start-wo.Start, true
+		early, evened, ended = h.Start-wo.Start, true, nil
 	}
 	w, err := writer.New(f, wo)
 	if err != nil {
 		return err
 	}
-	var ends ending
-	if !evened {
-		ends = endingOf(s)
-	}
-	err = writeSamples(w, s, samples, ends)
+	err = writeSamples(w, src, samples, ended, o.Layout == tachyon.Document)
 	if err == nil {
-		err = writeRecords(w, s, o.Layout == tachyon.Document, func(g *tachyon.Goroutine) {
+		err = writeRecords(w, c, o.Layout == tachyon.Document, func(g *tachyon.Goroutine) {
 			if evened {
 				g.Labels = slices.Clone(g.Labels)
 				evenGoroutine(g, early)
@@ -86,54 +84,55 @@ func Write(f io.WriteSeeker, s reader.Stream, o Options) error {
 	return nil
 }
 
-// writeSamples writes samples of a stream. ends tells when threads end; nil: nobody does.
-func writeSamples(w *writer.Writer, s reader.Stream, samples iter.Seq2[*tachyon.Sample, error], ends ending) error {
-	remap := frames.Remap{From: s.Frames(), To: w}
-	remap.All()
-	var forgot error
-	if ends != nil {
-		ends.WhenEnded(func(thread uint64, interpreter uint32) { forgot = errors.Join(forgot, w.Forget(thread, interpreter)) })
-		defer ends.WhenEnded(nil)
+// writeSamples writes samples of a source. ended has the threads that end with each file; nil: nobody knows. Without objects, frames of waits
+// have line 0: other readers would show the number of an object as a line of source.
+func writeSamples(w *writer.Writer, src *stream.Source, samples iter.Seq2[*stream.Sample, error], ended [][]reader.Thread, objects bool) error {
+	var ids []uint32 // of the source's frames
+	intern := func() {
+		for _, f := range src.Frames()[len(ids):] {
+			if !objects && reader.IsObject(&f) {
+				f.Line = 0
+			}
+			ids = append(ids, w.Intern(f))
+		}
+	}
+	forgotten := 0 // files
+	forget := func(until int) (err error) {
+		for ; forgotten < min(until, len(ended)); forgotten++ {
+			for _, t := range ended[forgotten] {
+				err = errors.Join(err, w.Forget(t.ID, t.Interpreter))
+			}
+		}
+		return err
 	}
 	var out tachyon.Sample
 	for s, err := range samples {
-		if err == nil {
-			out = *s
-			out.Stack, err = remap.Stack(s.Stack)
-		}
-		if err == nil {
-			err = w.Write(&out)
-		}
 		if err != nil {
 			return err
 		}
-	}
-	return forgot
-}
-
-// An ending is a stream that tells when threads end, so that the writer need not keep them.
-type ending interface {
-	WhenEnded(func(thread uint64, interpreter uint32))
-}
-
-// endingOf returns the ending that a stream is made of, nil if there is none.
-func endingOf(s reader.Stream) ending {
-	for {
-		if e, ok := s.(ending); ok {
-			return e
+		if file, _ := src.File(); file > forgotten {
+			if err := forget(file); err != nil {
+				return err
+			}
 		}
-		u, ok := s.(interface{ Unwrap() reader.Stream })
-		if !ok {
-			return nil
+		intern()
+		out.Thread, out.Interpreter, out.Time, out.Status, out.Stack = s.Goroutine, s.Interpreter, s.Time, s.Status, out.Stack[:0]
+		stacks := src.Stacks()
+		for n := s.Stack; n != 0; n = stacks[n].Caller {
+			out.Stack = append(out.Stack, ids[stacks[n].Frame])
 		}
-		s = u.Unwrap()
+		if err := w.Write(&out); err != nil {
+			return err
+		}
 	}
+	intern()
+	return forget(len(ended))
 }
 
-// writeRecords writes what a stream says of goroutines, after change, and of objects.
-func writeRecords(w *writer.Writer, s reader.Stream, objects bool, change func(*tachyon.Goroutine)) error {
+// writeRecords writes what is known of goroutines, after change, and of objects.
+func writeRecords(w *writer.Writer, c *stream.Copy, objects bool, change func(*tachyon.Goroutine)) error {
 	one := make([]tachyon.Goroutine, 1)
-	for g, err := range reader.Goroutines(s) {
+	for g, err := range c.EachGoroutine() {
 		if err == nil {
 			one[0] = *g
 			change(&one[0])
@@ -143,28 +142,18 @@ func writeRecords(w *writer.Writer, s reader.Stream, objects bool, change func(*
 			return err
 		}
 	}
+	for s, err := range c.Stops() {
+		if err == nil {
+			err = w.WriteRecords(&tachyon.Records{Stops: s})
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if !objects {
 		return nil
 	}
-	list, err := reader.Objects(s)
-	if err == nil {
-		err = w.WriteRecords(&tachyon.Records{Objects: list})
-	}
-	return err
-}
-
-// fileOf returns the file that a stream reads, nil if it is more than one file's.
-func fileOf(s reader.Stream) *reader.Reader {
-	for {
-		switch x := s.(type) {
-		case *reader.Reader:
-			return x
-		case interface{ Unwrap() reader.Stream }:
-			s = x.Unwrap()
-		default:
-			return nil
-		}
-	}
+	return w.WriteRecords(&tachyon.Records{Objects: c.Objects})
 }
 
 // copyMetadata copies a file's metadata objects, unknown kinds too.
@@ -210,10 +199,10 @@ type Other struct {
 	Fields json.RawMessage // an object without the kind
 }
 
-// OtherMetadata returns the metadata of unknown kinds in the file that a stream reads.
+// OtherMetadata returns the metadata of unknown kinds in a file, none if it is another stream or nil.
 func OtherMetadata(s reader.Stream) (list []Other, err error) {
-	file := fileOf(s)
-	if file == nil {
+	file, ok := s.(*reader.Reader)
+	if !ok {
 		return nil, nil
 	}
 	for _, text := range file.MetadataObjects() {

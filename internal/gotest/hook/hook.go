@@ -30,6 +30,9 @@ const (
 	Separator = "\x1f"
 )
 
+// budget is the default of PROFILE_BUDGET, in percent: nobody waits for the answers of a test.
+const budget = 10
+
 // Stacks leave these functions out: the time in them is that of their caller.
 var _ = own.Hide(Start, Stop)
 
@@ -59,7 +62,7 @@ func Start(importPath string) {
 	r.write("package %q\n", importPath)
 	// What go test prints must stay as it is, so warnings are dropped, and the error is recorded.
 	oneFile := func(c *session.Config) error { c.OneFile = path + ".tach"; return nil }
-	r.session, err = profiler.Open(oneFile, profiler.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+	r.session, err = profiler.Open(oneFile, profiler.Budget(budget), profiler.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 	if err != nil {
 		r.write("error %q\n", err.Error())
 	} else if r.session.Path() == "" {

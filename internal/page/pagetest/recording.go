@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/profile"
 
@@ -184,9 +184,10 @@ func During(in page.Input, span page.Span) page.Input {
 	return Restricted(in, testenv.Must(span.Select(nil)))
 }
 
-// Report returns what gotach report prints of an input.
-func Report(in page.Input, o analyze.ReportOptions, by profile.By) *profile.Report {
-	p := testenv.Must(analyze.NewProfile(testenv.Must(in.Open(o.Stream())), o))
+// Report returns what gotach report --apart prints of an input: the page shows what is set apart too.
+func Report(in page.Input, o report.Options, by profile.By) *profile.Report {
+	o.Apart = true
+	p := testenv.Must(report.NewProfile(testenv.Must(in.Open(o.Stream())), o))
 	return testenv.Must(profile.New(p, profile.ReportOptions{By: by}))
 }
 

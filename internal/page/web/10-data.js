@@ -84,6 +84,8 @@ async function loadData(next) {
 	D.fn = new Int32Array(frames).fill(-1);
 	D.line = new Int32Array(frames);
 	D.outermost = new Uint8Array(frames); // the function is not in the stack of the caller
+	D.own = new Int32Array(frames); // the innermost frame that is the program's own code, or else the nearest to that
+	const codes = new Uint8Array(frames);
 	for (let i = 1; i < frames; i++) {
 		D.caller[i] = i - D.nodeCaller[i - 1];
 		const f = D.nodeFrame[i - 1];
@@ -91,6 +93,9 @@ async function loadData(next) {
 		D.fn[i] = D.frameFn[f];
 		D.line[i] = D.frameLine[f];
 		D.outermost[i] = 1;
+		const code = D.fnCode[D.fn[i]], up = D.caller[i];
+		D.own[i] = up > 0 && codes[up] > code ? D.own[up] : i;
+		codes[i] = Math.max(code, codes[up]);
 		for (let up = D.caller[i]; up > 0; up = D.caller[up]) {
 			if (D.fn[up] === D.fn[i]) {
 				D.outermost[i] = 0;
@@ -99,7 +104,7 @@ async function loadData(next) {
 		}
 	}
 	D.children = childLists(D.caller);
-	for (const name of ['fnName', 'fnFile', 'fnPackage', 'fnStandard', 'recSide', 'recGroup', 'recState', 'recIdle', 'stateClass', 'stateCPU', 'frameFn', 'frameLine']) {
+	for (const name of ['fnName', 'fnFile', 'fnPackage', 'fnCode', 'recSide', 'recGroup', 'recState', 'recIdle', 'recRests', 'stateClass', 'stateCPU', 'frameFn', 'frameLine']) {
 		D[name] = integers(D[name]);
 	}
 	D.recNode = integers(runningSum(D.recNode));

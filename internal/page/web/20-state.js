@@ -5,22 +5,23 @@ const defaults = () => ({
 	second: null, // the range to compare with
 	view: null, // the part of the time that is drawn
 	weight: 'wall', colour: 'state', idle: false, invert: false,
+	graph: 'flame', // or 'tree', or 'time'
 	zoom: [], // functions from the root of the flame graph
 	selected: -1, // function whose callers are shown
 	removed: [], // functions
 	group: -1, // of goroutines
-	query: '',
+	query: '', keep: '', // searches: what is marked, and what alone is shown
 	hidden: [], // classes that the strip leaves out
-	tab: 'functions', sort: 'self', theme: '',
+	tab: 'blocked', sort: 'self', theme: '',
 	folded: [], // groups of goroutines
-	goroutine: -1, lock: -1,
-	heat: false, heatKind: 'cpu', // the heat map is open, and what it shows
+	goroutine: -1, lock: -1, at: -1, finding: -1, // at: the instant whose stacks are listed, in µs
+	heat: false, heatKind: 'blocked', // the heat map is open, and what it shows
 });
 
 let S = defaults();
 
 // names of the settings in the address
-const short = {range: 'r', second: 'r2', view: 'v', weight: 'w', colour: 'c', idle: 'i', invert: 'n', zoom: 'z', selected: 's', removed: 'x', group: 'g', query: 'q', hidden: 'h', tab: 't', sort: 'o', theme: 'm', folded: 'f', goroutine: 'gr', lock: 'l', heat: 'hm', heatKind: 'hk'};
+const short = {range: 'r', second: 'r2', view: 'v', weight: 'w', colour: 'c', idle: 'i', invert: 'n', graph: 'gv', zoom: 'z', selected: 's', removed: 'x', group: 'g', query: 'q', keep: 'k', hidden: 'h', tab: 't', sort: 'o', theme: 'm', folded: 'f', goroutine: 'gr', lock: 'l', at: 'at', finding: 'y', heat: 'hm', heatKind: 'hk'};
 
 function toHash() {
 	const parts = [], usual = start();
@@ -62,12 +63,14 @@ function fromHash(hash) {
 	if (!isFn(out.selected) || out.selected < -1) out.selected = -1;
 	if (!(out.group < D.groups.length) || out.group < -1) out.group = -1;
 	if (!['wall', 'cpu', 'latency'].includes(out.weight) || out.weight === 'latency' && head.no_latency) out.weight = 'wall';
+	if (!flame.graphs.some(([id]) => id === out.graph)) out.graph = 'flame';
 	if (!['state', 'package'].includes(out.colour)) out.colour = 'state';
 	if (!(out.goroutine < G.gId.length) || out.goroutine < -1) out.goroutine = -1;
+	if (out.at < -1 || out.at > D.end) out.at = -1;
 	out.folded = out.folded.filter((g) => g < D.groups.length);
-	if (!tables.names.some(([id]) => id === out.tab)) out.tab = 'functions';
+	if (!tables.names.some(([id]) => id === out.tab)) out.tab = 'blocked';
 	if (!['', 'dark', 'light'].includes(out.theme)) out.theme = '';
-	if (!heat.kinds.some(([kind]) => kind === out.heatKind)) out.heatKind = 'cpu';
+	if (!heat.kinds.some(([kind]) => kind === out.heatKind)) out.heatKind = 'blocked';
 	return out;
 }
 

@@ -49,10 +49,10 @@ class Sums {
 		this.classes = D.classes.map(() => 0);
 		const k = D.classes.length;
 		this.byClass = new Float32Array(nodes * k); // total, for colours
-		const gone = removedNodes(), one = S.goroutine >= 0 ? goroutines.time(S.goroutine, from * D.width, to * D.width) : null;
+		const gone = removedNodes(), kept = nodesFor(S.keep), one = S.goroutine >= 0 ? goroutines.time(S.goroutine, from * D.width, to * D.width) : null;
 		for (let r = 0; r < this.record.length; r++) {
 			const n = D.recNode[r];
-			if (!wanted(r) || gone && gone[n]) continue;
+			if (!wanted(r) || gone && gone[n] || kept && !kept[n]) continue;
 			const v = S.weight === 'latency' ? (sideOverlaps(D.recSide[r], range) ? D.recLatency[r] / 1000 : 0) : one ? one[r] : recordTime(r, from, to) + (whole[D.recSide[r]] ? D.rest[r] : 0);
 			if (v === 0) continue;
 			this.record[r] = v;
@@ -104,7 +104,7 @@ let sumsKey = '', first = null, second = null;
 
 // sums returns those of the range, and of the second range if there is one.
 function sums() {
-	const key = JSON.stringify([S.range, S.second, S.idle, S.weight, S.group, S.goroutine, S.removed]);
+	const key = JSON.stringify([S.range, S.second, S.idle, S.weight, S.group, S.goroutine, S.removed, S.keep]);
 	if (key !== sumsKey) {
 		sumsKey = key;
 		first = new Sums(S.range);
@@ -113,19 +113,23 @@ function sums() {
 	return [first, second];
 }
 
-let matchKey = null, matchList = null;
+const matches = () => nodesFor(S.query);
+const searched = new Map(); // by query, the latest two
 
-// matches returns the nodes whose stacks have a function or line that fits the search, as 1, and whose own frame does, as 2.
-function matches() {
-	if (S.query === matchKey) return matchList;
-	matchKey = S.query;
-	matchList = null;
-	const test = matcher(S.query);
-	if (!test) return null;
-	const frame = D.frameFn.map((fn, f) => test(fnName(fn), fnFile(fn), D.frameLine[f]) ? 1 : 0);
-	matchList = new Uint8Array(D.caller.length);
-	for (let n = 1; n < matchList.length; n++) matchList[n] = frame[D.frame[n]] ? 2 : matchList[D.caller[n]] ? 1 : 0;
-	return matchList;
+// nodesFor returns the nodes whose stacks have a function or line that fits a search, as 1, and whose own frame does, as 2. It returns
+// null if the search is empty.
+function nodesFor(query) {
+	if (searched.has(query)) return searched.get(query);
+	for (const old of searched.keys()) if (old !== S.query && old !== S.keep) searched.delete(old);
+	let list = null;
+	const test = matcher(query);
+	if (test) {
+		const frame = D.frameFn.map((fn, f) => test(fnName(fn), fnFile(fn), D.frameLine[f]) ? 1 : 0);
+		list = new Uint8Array(D.caller.length);
+		for (let n = 1; n < list.length; n++) list[n] = frame[D.frame[n]] ? 2 : list[D.caller[n]] ? 1 : 0;
+	}
+	searched.set(query, list);
+	return list;
 }
 
 // matcher returns a test for a search: a part of a name, /a regular expression/, or file:line.

@@ -72,12 +72,46 @@ const strip = {
 		}
 		this.most = most;
 		if (most) areas(g, 0, this.top + h, h / most, list.map((c, i) => [c, values[i]]));
+		this.search();
+		if (this.found && most) this.line(g, columns, this.top + h, h / most, from, to);
 		this.marks(g, columns, height - this.bottom, from, to);
 		gaps.draw(g, height - this.bottom + 4, width);
 		this.axis(g, width, height, from, to);
 		for (const [range, name, colour] of [[S.range, S.second ? 'A' : '', '--accent'], [S.second, 'B', '--mark']]) {
 			if (range) this.range(g, range, name, colours[colour], width, height);
 		}
+		if (S.at >= 0) {
+			g.fillStyle = colours['--text'];
+			g.fillRect(Math.round(this.xAt(S.at)) - 0.5, this.top - 4, 1.5, height - this.top - this.bottom + 8);
+		}
+	},
+
+	// search adds up the time of what the search finds.
+	search() {
+		const key = JSON.stringify([S.query, S.idle]), found = matches();
+		if (key === this.foundKey) return;
+		this.foundKey = key;
+		this.found = found && timesBySteps(1, (r) => found[D.recNode[r]] && (S.idle || !D.recIdle[r]) ? 0 : -1)[0];
+	},
+
+	// line draws how many goroutines are in what the search finds.
+	line(g, columns, bottom, scale, from, to) {
+		g.fillStyle = colours['--mark'];
+		let before = bottom;
+		for (let x = 0; x < columns; x++) {
+			const y = bottom - (this.sum(this.found, from + (to - from) * (x + 1) / columns) - this.sum(this.found, from + (to - from) * x / columns)) / (to - from) * columns * scale;
+			if (y < bottom || before < bottom) g.fillRect(x, Math.min(y, before) - 1, 1, Math.abs(y - before) + 2);
+			before = y;
+		}
+	},
+
+	// reveal moves the drawn part to the first time that the search finds, if it finds nothing in it.
+	reveal() {
+		this.search();
+		const [from, to] = this.view();
+		if (!S.view || !this.found || this.sum(this.found, to) > this.sum(this.found, from)) return;
+		const step = this.found.findIndex((v) => v > 0) - 1;
+		if (step >= 0) change({view: [step * D.width, step * D.width + to - from].map((t) => Math.round(t - Math.max(0, step * D.width + to - from - D.steps * D.width)))});
 	},
 
 	// marks shows below the areas when the garbage collector worked.
@@ -178,16 +212,17 @@ const strip = {
 		c.addEventListener('pointerup', () => {
 			const d = this.drag;
 			this.drag = null;
-			if (d && !d.moved) d.second ? change({second: null}) : change({range: null, second: null});
+			if (d && !d.moved) d.second ? change({second: null}) : instant.show(d.at);
 			else if (d && d.second) setComparing(false);
 		});
 		c.addEventListener('pointercancel', () => { this.drag = null; });
 		c.addEventListener('pointerleave', () => tip(null));
 		c.addEventListener('dblclick', () => change({view: null}));
 		c.addEventListener('wheel', (e) => {
-			if (e.ctrlKey) return;
+			const sideways = Math.abs(e.deltaX) > Math.abs(e.deltaY);
+			if (!e.ctrlKey && !sideways) return; // the window scrolls
 			e.preventDefault();
-			if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) this.pan(e.deltaX / 500);
+			if (sideways) this.pan(e.deltaX / 500);
 			else this.zoom(e.deltaY > 0 ? 1.25 : 0.8, this.timeAt(e.offsetX));
 		}, {passive: false});
 		c.addEventListener('keydown', (e) => this.key(e));
@@ -211,6 +246,7 @@ const strip = {
 		} else if (e.key === '+' || e.key === '=') this.zoom(0.5, S.range ? (S.range[0] + S.range[1]) / 2 : (from + to) / 2);
 		else if (e.key === '-') this.zoom(2, (from + to) / 2);
 		else if (e.key === 'Enter') this.select(this.atSteps(from, to), comparing);
+		else if (e.key === ' ') instant.show(S.range ? (S.range[0] + S.range[1]) / 2 : (from + to) / 2);
 		else if (e.key === 'PageUp') this.pan(-0.5);
 		else if (e.key === 'PageDown') this.pan(0.5);
 		else return;

@@ -3,8 +3,8 @@
 
 const heat = {
 	kinds: [
-		['busy', 'not idle', 'goroutines that are not idle'], ['cpu', 'on a CPU', 'goroutines on a CPU'],
-		['core', 'wait for a core', 'goroutines that could run, but have no core'], ['blocked', 'blocked', 'goroutines that wait for something else'],
+		['blocked', 'blocked', 'goroutines that wait for something else than a core'], ['core', 'wait for a core', 'goroutines that could run, but have no core'],
+		['cpu', 'on a CPU', 'goroutines on a CPU'], ['busy', 'not idle', 'goroutines that are not idle'],
 	],
 	rows: [], columns: 0, length: 0, // of a row in µs
 	label: 62, bottom: 16, most: 0,

@@ -163,8 +163,16 @@ const flame = {
 
 	draw() {
 		this.build();
-		const canvas = byId('flame');
-		this.boxes = nothing() ? [] : this.layout(canvas.clientWidth);
+		const canvas = byId('flame'), kind = S.graph;
+		byId('flame-scroll').hidden = kind === 'tree';
+		byId('tree').hidden = kind !== 'tree';
+		this.bar();
+		if (kind === 'tree') {
+			this.boxes = [];
+			byId('status').textContent = '';
+			return tree.draw();
+		}
+		this.boxes = kind === 'time' ? inTime.layout(canvas.clientWidth) : nothing() ? [] : this.layout(canvas.clientWidth);
 		let rows = 1, wide = 1; // what is too narrow to read may be below the end of the panel, which scrolls
 		for (const b of this.boxes) {
 			rows = Math.max(rows, b.y + 1);
@@ -176,9 +184,7 @@ const flame = {
 		g.textBaseline = 'middle';
 		const letter = g.measureText('M').width, found = matches();
 		for (const b of this.boxes) this.box(g, b, letter, found);
-		this.bar();
 		this.describe();
-		this.twin();
 	},
 
 	box(g, b, letter, found) {
@@ -203,12 +209,13 @@ const flame = {
 		if (room < 2) return;
 		let text = this.name(b.box);
 		if (text.length > room) text = shortName(text);
+		if (text.length > room && !text.startsWith('[')) text = text.slice(text.indexOf('.') + 1); // what packages share says the least
 		if (text.length > room) text = room < 4 ? '' : text.slice(0, room - 1) + '…';
 		g.fillStyle = ink(fill);
 		g.fillText(text, x + 3, y + h / 2);
 	},
 
-	name(box) { return box.fn === null ? ({cpu: 'CPU time', latency: 'time on the clock'}[S.weight] || whose()) : fnName(box.fn); },
+	name(box) { return box.fn === null ? S.graph === 'time' ? whose() : ({cpu: 'CPU time', latency: 'time on the clock'}[S.weight] || whose()) : fnName(box.fn); },
 
 	// shares returns the time of a box by class.
 	shares(box) {
@@ -273,10 +280,12 @@ const flame = {
 	// lines describe a box.
 	lines(box) {
 		const [a, b] = this.sums, out = [this.name(box)];
+		if (box.to) out.push(`${moment(box.from)} – ${moment(box.to)}: ${duration(box.to - box.from)}`);
 		if (box.fn !== null && fnFile(box.fn)) {
 			const of = new Set(box.nodes.map((n) => D.line[n]).filter((l) => l > 0)), list = [...of].sort((x, y) => x - y);
 			out.push(fnFile(box.fn) + (list.length ? ':' + list.slice(0, 8).join(', ') + (list.length > 8 ? ' …' : '') : ''));
 		}
+		if (box.to) return [...out, this.states(box)];
 		const all = a.all, share = percent(box.value, all);
 		if (b) {
 			out.push(`A ${duration(box.value)}, ${digits(box.rate(0))} goroutines on average; B ${duration(box.other)}, ${digits(box.rate(1))}`);
@@ -286,10 +295,15 @@ const flame = {
 		let self = 0, cpu = 0;
 		if (!this.ends && !box.up) for (const n of box.nodes) { self += a.self[n]; cpu += a.totalCPU[n]; }
 		out.push(`${duration(box.value)}  ${share}` + (!this.ends && !box.up ? `, self ${duration(self)}, CPU ${duration(cpu)}` : ''));
-		const shares = this.shares(box), parts = [];
+		const states = this.states(box);
+		return states ? [...out, states] : out;
+	},
+
+	// states says which part of the time of a box is of which class.
+	states(box) {
+		const shares = box.shares || this.shares(box), parts = [];
 		for (let c = 0; c < shares.length; c++) if (shares[c] > box.value * 0.005) parts.push(`${D.classes[c]} ${percent(shares[c], box.value)}`);
-		if (parts.length) out.push(parts.join(', '));
-		return out;
+		return parts.join(', ');
 	},
 
 	describe() {
@@ -297,30 +311,17 @@ const flame = {
 		byId('status').textContent = found ? this.lines(found.box).join('  ·  ') : '';
 	},
 
-	bar() {
-		const [a, b] = this.sums, list = [];
-		list.push(el('span', null, b ? `A ${duration(a.all)} of goroutines in ${duration(a.length)}, B ${duration(b.all)} in ${duration(b.length)}. Width: mean of both for each second.` :
-			S.weight === 'latency' ? `${duration(a.all)} on the clock, divided among what ran, or among what waited while nothing did. Of the whole profile, also if a range is selected.` :
-			`${duration(a.all)} ${S.weight === 'cpu' ? 'of CPU' : 'of ' + whose()} in ${duration(a.length)}`));
-		if (b) list.push(el('span', {class: 'more'}, '■ more in B'), el('span', {class: 'less'}, '■ less in B'), el('span', {class: 'same'}, '■ about the same'));
-		if (S.selected >= 0) list.push(el('span', null, 'Callers above, callees below: ', el('b', null, fnName(S.selected)), b ? '' : ` ${duration(this.root.value)}, ${percent(this.root.value, a.all)}`));
-		put(byId('flame-bar'), ...(nothing() ? [el('span', null, nothing())] : list));
-	},
+	graphs: [['flame', 'Flame graph', 'width is time, what is alike is together'], ['tree', 'Call tree', 'the same as a table that unfolds'], ['time', 'In order of time', 'the stacks of one goroutine, from left to right']],
 
-	// twin is the graph as a table: the boxes that are drawn and not too narrow, in the order of the tree.
-	twin() {
-		const d = byId('flame-twin');
-		if (!d.open) return;
-		const [a, b] = this.sums, width = byId('flame').clientWidth;
-		const list = this.boxes.filter((x) => !x.parent && x.w >= width / 400).slice(0, 400);
-		put(d.querySelector('.scroll'), el('table', null,
-			el('thead', null, el('tr', null, el('th', {class: 'name', scope: 'col'}, 'Function'), el('th', {scope: 'col'}, 'Level'), el('th', {scope: 'col'}, b ? 'A' : 'Time'), el('th', {scope: 'col'}, b ? 'B' : 'Share'))),
-			el('tbody', null, ...list.map((x) => {
-				const name = el('td', {class: 'name'}, el('button', {'data-key': 'box' + x.box.path().join('.'), title: 'zoom', onclick: () => { this.focus = x.box; this.zoomTo(x.box); }}, this.name(x.box)));
-				name.style.paddingLeft = Math.min(30, x.y) * 10 + 8 + 'px';
-				return el('tr', null, name, el('td', null, String(x.y)), el('td', {'data-ns': nanos(x.box.value)}, duration(x.box.value)),
-					b ? el('td', {'data-ns': nanos(x.box.other)}, duration(x.box.other)) : el('td', null, percent(x.box.value, a.all)));
-			}))));
+	bar() {
+		const [a, b] = this.sums, all = `${duration(a.all)} ${S.weight === 'cpu' ? 'of CPU' : 'of ' + whose()} in ${duration(a.length)}`, list = [];
+		put(byId('graphs'), ...this.graphs.map(([id, name, title]) => el('button', {'aria-pressed': String(S.graph === id), 'data-key': 'graph' + id, title, onclick: () => change({graph: id})}, name)));
+		if (S.graph === 'time') return put(byId('flame-bar'), ...inTime.said());
+		list.push(el('span', null, b ? `A ${duration(a.all)} of goroutines in ${duration(a.length)}, B ${duration(b.all)} in ${duration(b.length)}.` + (S.graph === 'flame' ? ' Width: mean of both for each second.' : '') :
+			S.weight === 'latency' ? `${duration(a.all)} on the clock, divided among what ran, or among what waited while nothing did. Of the whole profile, also if a range is selected.` : all));
+		if (b && S.graph === 'flame') list.push(el('span', {class: 'more'}, '■ more in B'), el('span', {class: 'less'}, '■ less in B'), el('span', {class: 'same'}, '■ about the same'));
+		if (S.selected >= 0) list.push(el('span', null, S.graph === 'flame' ? 'Callers above, callees below: ' : 'Callees of: ', el('b', null, fnName(S.selected)), b ? '' : ` ${duration(this.root.value)}, ${percent(this.root.value, a.all)} of it`));
+		put(byId('flame-bar'), ...(nothing() ? [el('span', null, nothing())] : list));
 	},
 };
 

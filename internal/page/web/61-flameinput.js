@@ -2,6 +2,7 @@
 
 Object.assign(flame, {
 	zoomTo(box) {
+		if (S.graph === 'time') return inTime.zoomTo(box);
 		const path = box.fn === null || S.selected >= 0 && box === this.root ? [] : box.path();
 		if (S.selected >= 0) path.shift();
 		if (box.up && S.selected >= 0) return change({selected: box.fn, zoom: []});
@@ -26,7 +27,7 @@ Object.assign(flame, {
 		});
 		c.addEventListener('pointerleave', () => tip(null));
 		c.addEventListener('keydown', (e) => this.keydown(e));
-		byId('flame-twin').addEventListener('toggle', () => this.twin());
+		tree.start();
 	},
 
 	remove(fn) { change({removed: [...S.removed, fn], zoom: [], selected: S.selected === fn ? -1 : S.selected}); },
@@ -56,7 +57,7 @@ Object.assign(flame, {
 		case 'ArrowLeft': beside(-1); break;
 		case 'ArrowRight': beside(1); break;
 		case 'Enter': if (now) this.zoomTo(now.box); break;
-		case 'Backspace': change({zoom: S.zoom.slice(0, -1)}); break;
+		case 'Backspace': change(S.graph === 'time' ? {view: null} : {zoom: S.zoom.slice(0, -1)}); break;
 		case 'Home': change({zoom: []}); break;
 		case 'u': if (now && now.box.fn !== null) change({selected: now.box.fn, zoom: []}); break;
 		case 'x': case 'Delete': if (now && now.box.fn !== null) this.remove(now.box.fn); break;
@@ -66,13 +67,16 @@ Object.assign(flame, {
 		e.stopPropagation();
 	},
 
+	widest(list) { return list.reduce((best, b, i) => b.w > list[best].w ? i : best, 0); },
+
 	// nextMatch moves the focus to the next box that fits the search.
 	nextMatch(step) {
+		strip.reveal();
 		const found = matches();
 		if (!found) return;
 		const list = this.boxes.filter((b) => b.box.fn !== null && b.box.nodes.some((n) => found[n] === 2));
 		if (!list.length) return;
-		const i = list.findIndex((b) => b.box === this.focus), b = list[i < 0 ? (step > 0 ? 0 : list.length - 1) : (i + step + list.length) % list.length];
+		const i = list.findIndex((b) => b.box === this.focus), b = list[i < 0 ? (step > 0 ? this.widest(list) : list.length - 1) : (i + step + list.length) % list.length];
 		this.focus = b.box;
 		byId('flame-scroll').scrollTop = Math.max(0, b.y * this.row - 80);
 		nudge('flame');

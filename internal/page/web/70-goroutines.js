@@ -226,7 +226,7 @@ const goroutines = {
 			if (b - a > 50) {
 				g.font = '11px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
 				g.fillStyle = ink(fill);
-				const n = ownNode(D.recNode[r]);
+				const n = D.own[D.recNode[r]];
 				let text = n > 0 ? shortName(fnName(D.fn[n])) : '';
 				const room = Math.floor((b - a - 6) / 6.7);
 				if (text.length > room) text = text.slice(0, room - 1) + '…';
@@ -351,18 +351,12 @@ const goroutines = {
 	},
 };
 
-// ownNode returns the innermost frame of a stack that is neither a wait nor of the standard library, else the innermost one.
-function ownNode(node) {
-	for (let n = node; n > 0; n = D.caller[n]) if (!D.fnStandard[D.fn[n]] && fnFile(D.fn[n])) return n;
-	return node;
-}
-
 let groupSums = null, groupSumsKey = '';
 
 // sumsOfAllGroups returns the sums of the range as if no group and no goroutine were chosen.
 function sumsOfAllGroups() {
 	if (S.group < 0 && S.goroutine < 0) return sums()[0];
-	const key = JSON.stringify([S.range, S.idle, S.weight, S.removed]);
+	const key = JSON.stringify([S.range, S.idle, S.weight, S.removed, S.keep]);
 	if (key !== groupSumsKey) {
 		const {group, goroutine} = S;
 		S.group = S.goroutine = -1;

@@ -1,7 +1,7 @@
-// The tables below the graphs.
+// The tables beside the flame graph.
 
 const tables = {
-	names: [['functions', 'Functions']],
+	names: [['blocked', 'Blocked at'], ['locks', 'Locks'], ['requests', 'Requests'], ['leaks', 'Leaks'], ['instant', 'Stacks'], ['functions', 'Functions'], ['lines', 'Lines']],
 	shown: 100,
 
 	draw() {
@@ -14,7 +14,7 @@ const tables = {
 	// head returns the head of a table. Columns are [key, name]; those with a key sort.
 	head(columns) {
 		return el('thead', null, el('tr', null, ...columns.map(([key, name, cls]) => el('th', {scope: 'col', class: cls || null, 'aria-sort': key && S.sort === key ? 'descending' : null},
-			key ? el('button', {'data-key': 'sort' + key, onclick: () => change({sort: key})}, name + (S.sort === key ? ' ↓' : '')) : name))));
+			key ? el('button', {'data-key': 'sort' + key, onclick: () => change({sort: key})}, name + (S.sort === key ? ' ↓' : '')) : name || el('span', {class: 'hidden'}, 'by state')))));
 	},
 
 	functions(panel) {
@@ -28,27 +28,34 @@ const tables = {
 			delta: (fn) => b ? Math.abs(delta(fn)) : rows.self[fn],
 		};
 		const value = by[b ? 'delta' : Object.hasOwn(by, S.sort) ? S.sort : 'self'];
-		list.sort((x, y) => value(y) - value(x) || rows.total[y] - rows.total[x] || (fnName(x) < fnName(y) ? -1 : 1));
-		const count = list.length;
+		list.sort((x, y) => this.isWait(x) - this.isWait(y) || value(y) - value(x) || rows.total[y] - rows.total[x] || (fnName(x) < fnName(y) ? -1 : 1));
+		const count = list.length, classes = this.classes(a, D.fnName.length, (n) => D.fn[n]);
 		const match = found && list.filter((fn) => found(fnName(fn), fnFile(fn), -1));
 		if (match) list = match;
-		const body = list.slice(0, this.shown).map((fn) => {
+		let parted = false;
+		const body = list.slice(0, this.shown).flatMap((fn) => {
 			const cells = b ? [
 				el('td', {'data-ns': nanos(rows.total[fn])}, digits(rate(a, rows.total[fn]))), el('td', {'data-ns': nanos(other.total[fn])}, digits(rate(b, other.total[fn]))),
 				el('td', {class: !isSignificant(fn) ? 'same' : delta(fn) > 0 ? 'more' : 'less'}, (delta(fn) > 0 ? '+' : delta(fn) < 0 ? '−' : '') + digits(Math.abs(delta(fn))) + (isSignificant(fn) ? '' : ' ~')),
 			] : [
-				el('td', {'data-ns': nanos(rows.self[fn])}, duration(rows.self[fn])), el('td', null, percent(rows.self[fn], a.all)), this.meter(rows.self[fn], a.all),
+				el('td', {'data-ns': nanos(rows.self[fn])}, duration(rows.self[fn])), el('td', null, percent(rows.self[fn], a.all)), this.meter(classes[fn], a.all),
 				el('td', {'data-ns': nanos(rows.total[fn])}, duration(rows.total[fn])), el('td', {class: 'extra'}, percent(rows.total[fn], a.all)), el('td', {class: 'extra', 'data-ns': nanos(rows.selfCPU[fn])}, duration(rows.selfCPU[fn])),
 			];
-			return el('tr', {'aria-selected': String(S.selected === fn), class: match ? 'match' : null, 'data-file': fnFile(fn)}, ...cells,
+			const part = this.isWait(fn) && !parted ? [el('tr', {class: 'part'}, el('td', {colspan: '7'}, 'Waits, which are no functions:'))] : [];
+			parted ||= part.length > 0;
+			return [...part, el('tr', {'aria-selected': String(S.selected === fn), class: match ? 'match' : null, 'data-file': fnFile(fn)}, ...cells,
 				el('td', {class: 'name'}, el('button', {'data-key': 'fn' + fn, title: 'callers and callees', onclick: () => change({selected: S.selected === fn ? -1 : fn, zoom: []})}, fnName(fn)), ' ',
-					el('span', {class: 'at'}, this.range(fn))));
+					el('span', {class: 'at'}, this.range(fn))))];
 		});
 		const columns = b ? [['', 'A'], ['', 'B'], ['', 'Change'], ['', 'Function: goroutines in it on average', 'name']] :
-			[['self', 'Self'], ['', '%'], ['', '', 'extra'], ['total', 'Total'], ['', '%', 'extra'], ['cpu', 'CPU self', 'extra'], ['', 'Function', 'name']];
+			[['self', 'Self'], ['', '% of all'], ['', '', 'extra bars'], ['total', 'Total'], ['', '% of all', 'extra'], ['cpu', 'CPU self', 'extra'], ['', 'Function', 'name']];
 		if (!count) return put(panel, el('p', null, nothing()));
 		put(panel, el('table', {id: 'functions', 'data-all': nanos(a.all)}, this.head(columns), el('tbody', null, ...body)), this.rest(list.length, count));
 	},
+
+	// isWait reports whether a function is none, but says what goroutines waited for.
+	isWait(fn) { return this.waits[fn] ||= fnFile(fn) === '' && (fnName(fn).startsWith('[runnable') || D.states.some((s) => fnName(fn) === `[${s}]`)) ? 1 : -1, this.waits[fn] > 0; },
+	waits: {},
 
 	// range returns where a function is in the source.
 	range(fn) {
@@ -66,10 +73,34 @@ const tables = {
 		return place(fnFile(fn), this.first[fn]) + (this.last[fn] > this.first[fn] ? '–' + this.last[fn] : '');
 	},
 
-	meter(part, whole) {
-		const bar = el('i');
-		bar.style.width = (whole > 0 ? Math.max(0, Math.min(100, 100 * part / whole)) : 0) + '%';
-		return el('td', {class: 'extra'}, el('span', {class: 'meter', 'aria-hidden': 'true'}, bar));
+	// classes returns the time of rows by class; of has the row of a stack's innermost frame.
+	classes(s, rows, of) {
+		const out = Array.from({length: rows}, () => null);
+		for (let r = 0; r < s.record.length; r++) {
+			const n = D.recNode[r];
+			if (s.record[r] && n) (out[of(n)] ||= D.classes.map(() => 0))[D.recClass[r]] += s.record[r];
+		}
+		return out;
+	},
+
+	// meter shows the time of a row by class, in the colours of the states.
+	meter(times, whole) {
+		const bar = el('span', {class: 'meter', 'aria-hidden': 'true'});
+		(times || []).forEach((v, c) => {
+			if (!(v > 0) || !(whole > 0)) return;
+			const part = el('i');
+			part.style.width = 100 * v / whole + '%';
+			part.style.background = classColour(c);
+			bar.append(part);
+		});
+		return el('td', {class: 'extra bars'}, bar);
+	},
+
+	// state is a state with its colour.
+	state(name, c) {
+		const mark = el('span', {class: 'swatch state', 'aria-hidden': 'true'});
+		mark.style.background = classColour(c);
+		return el('span', null, mark, `[${name}]`);
 	},
 
 	rest(rows, all) {

@@ -26,8 +26,6 @@ function lineIds() {
 	}
 }
 
-tables.names.push(['lines', 'Lines']);
-
 tables.lines = function (panel) {
 	lineIds();
 	const [a, b] = sums(), count = D.lineFrame.length, test = matcher(S.query);
@@ -42,7 +40,7 @@ tables.lines = function (panel) {
 		}
 		return out;
 	};
-	const rows = add(a), other = b && add(b);
+	const rows = add(a), other = b && add(b), classes = this.classes(a, count, (n) => D.lineOf[D.frame[n]]);
 	const list = [];
 	for (let l = 0; l < count; l++) {
 		const f = D.lineFrame[l], fn = D.frameFn[f];
@@ -54,13 +52,13 @@ tables.lines = function (panel) {
 	const body = list.slice(0, this.shown).map((l) => {
 		const f = D.lineFrame[l], fn = D.frameFn[f];
 		const cells = b ? [el('td', null, digits(rate(a, rows.total[l]))), el('td', null, digits(rate(b, other.total[l])))] :
-			[el('td', {'data-ns': nanos(rows.self[l])}, duration(rows.self[l])), el('td', null, percent(rows.self[l], a.all)), this.meter(rows.self[l], a.all),
+			[el('td', {'data-ns': nanos(rows.self[l])}, duration(rows.self[l])), el('td', null, percent(rows.self[l], a.all)), this.meter(classes[l], a.all),
 				el('td', {'data-ns': nanos(rows.total[l])}, duration(rows.total[l])), el('td', {class: 'extra'}, percent(rows.total[l], a.all)), el('td', {class: 'extra', 'data-ns': nanos(rows.cpu[l])}, duration(rows.cpu[l]))];
 		return el('tr', {'data-file': fnFile(fn), 'data-line': D.frameLine[f]}, ...cells, el('td', {class: 'name'},
 			el('button', {'data-key': 'line' + l, title: 'callers and callees of the function', onclick: () => change({selected: fn, zoom: []})}, place(fnFile(fn), D.frameLine[f]) || fnName(fn)), ' ',
 			el('span', {class: 'at'}, fnFile(fn) ? fnName(fn) : '')));
 	});
-	const columns = b ? [['', 'A'], ['', 'B'], ['', 'Line: goroutines at it on average', 'name']] : [['self', 'Self'], ['', '%'], ['', '', 'extra'], ['total', 'Total'], ['', '%', 'extra'], ['cpu', 'CPU self', 'extra'], ['', 'Line', 'name']];
+	const columns = b ? [['', 'A'], ['', 'B'], ['', 'Line: goroutines at it on average', 'name']] : [['self', 'Self'], ['', '% of all'], ['', '', 'extra bars'], ['total', 'Total'], ['', '% of all', 'extra'], ['cpu', 'CPU self', 'extra'], ['', 'Line', 'name']];
 	if (!list.length) return put(panel, el('p', null, nothing() || 'No line matches the search.'));
 	put(panel, el('table', {id: 'lines'}, this.head(columns), el('tbody', null, ...body)), this.rest(list.length, list.length));
 };

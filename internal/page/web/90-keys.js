@@ -5,19 +5,22 @@ const keys = [
 	['/', 'search', () => byId('query').focus()],
 	['n', 'next match', () => flame.nextMatch(1)],
 	['N', 'previous match', () => flame.nextMatch(-1)],
+	['o', 'only what the search finds; again: all', () => keep()],
 	['i', 'invert the flame graph', () => change({invert: !S.invert, zoom: [], selected: -1})],
 	['w', 'weight: wall, CPU or latency', () => byId('weight').dispatchEvent(new Event('step'))],
 	['d', 'with or without idle time', () => change({idle: !S.idle})],
 	['k', 'colour by state or by package', () => change({colour: S.colour === 'state' ? 'package' : 'state'})],
 	['c', 'compare: the next range is the second one', () => setComparing(!comparing)],
 	['t', 'dark or light', () => toggleTheme()],
+	['a', 'go to the findings', () => document.querySelector('#why button')?.focus()],
 	['s', 'go to the time strip', () => byId('strip').focus()],
 	['h', 'show or hide the heat map', () => {
 		change({heat: !S.heat});
 		byId('heat-scroll').hidden = !S.heat; // what is hidden cannot have the focus
 		byId(S.heat ? 'heat' : 'heat-open').focus({preventScroll: !S.heat});
 	}],
-	['f', 'go to the flame graph', () => byId('flame').focus()],
+	['f', 'go to the flame graph or the call tree', () => (S.graph === 'tree' ? tree.row() : byId('flame'))?.focus()],
+	['v', 'flame graph, call tree, or one goroutine in the order of time', () => change({graph: flame.graphs[(flame.graphs.findIndex(([id]) => id === S.graph) + 1) % flame.graphs.length][0]})],
 	['l', 'go to the goroutines', () => byId('lives').focus()],
 	['g', 'fold or unfold all groups', () => goroutines.foldAll()],
 	['[', 'previous table', () => nextTab(-1)],
@@ -28,14 +31,19 @@ const keys = [
 
 const localKeys = [
 	['← →', 'time strip: move the range; Shift: move its end; Alt: the second range'],
-	['+ −', 'time strip: zoom; PageUp and PageDown move; Enter: select what is drawn'],
+	['+ −', 'time strip: zoom, as the wheel with Ctrl; PageUp and PageDown move; Enter: select what is drawn'],
+	['Space', 'time strip: the stacks in the middle of the range'],
 	['← → ↑ ↓', 'heat map: go from square to square; Shift: select a range; Enter: select this one'],
 	['← → ↑ ↓', 'flame graph: go from box to box'],
 	['Enter', 'flame graph: zoom; Backspace: zoom out; Home: all the way'],
 	['← → ↑ ↓', 'goroutines: go from row to row, fold, unfold; Enter: only this one'],
+	['← → ↑ ↓', 'call tree: go from row to row, fold, unfold; *: unfold where most time is; Enter: callers of the function'],
 	['u', 'flame graph: callers above, callees below'],
 	['x', 'flame graph: remove the function'],
 ];
+
+// keep shows only what the search finds, or all again.
+function keep() { change(S.query ? {keep: S.query, query: '', zoom: []} : {keep: ''}); }
 
 function nextTab(step) {
 	const list = tables.names.map(([id]) => id), i = list.indexOf(S.tab);
@@ -53,9 +61,12 @@ function reset() {
 function back() {
 	if (comparing) return setComparing(false);
 	if (S.query) return change({query: ''});
+	if (S.keep) return change({keep: ''});
+	if (S.finding >= 0) return why.choose(-1);
 	if (S.zoom.length) return change({zoom: []});
 	if (S.selected >= 0) return change({selected: -1});
 	if (S.lock >= 0) return change({lock: -1});
+	if (S.at >= 0) return change({at: -1});
 	if (S.group >= 0 || S.goroutine >= 0) return change({group: -1, goroutine: -1});
 	if (S.removed.length) return change({removed: S.removed.slice(0, -1)});
 	if (S.second) return change({second: null});
@@ -96,7 +107,11 @@ const controls = {
 		byId('colour').addEventListener('change', (e) => change({colour: e.target.value}));
 		byId('idle').addEventListener('change', (e) => change({idle: e.target.checked}));
 		byId('invert').addEventListener('change', (e) => change({invert: e.target.checked, zoom: [], selected: -1}));
-		byId('query').addEventListener('input', (e) => change({query: e.target.value}));
+		byId('query').addEventListener('input', (e) => {
+			change({query: e.target.value});
+			flame.focus = null;
+			flame.nextMatch(1);
+		});
 		byId('query').addEventListener('keydown', (e) => {
 			if (e.key === 'Enter') flame.nextMatch(e.shiftKey ? -1 : 1);
 			else if (e.key === 'Escape') {
@@ -107,6 +122,7 @@ const controls = {
 		});
 		byId('previous').addEventListener('click', () => flame.nextMatch(-1));
 		byId('next').addEventListener('click', () => flame.nextMatch(1));
+		byId('keep').addEventListener('click', () => keep());
 		byId('compare').addEventListener('click', () => setComparing(!comparing));
 		byId('reset').addEventListener('click', reset);
 		byId('theme').addEventListener('click', toggleTheme);
@@ -127,12 +143,15 @@ const controls = {
 		byId('idle').checked = S.idle;
 		byId('invert').checked = S.invert;
 		if (byId('query').value !== S.query) byId('query').value = S.query;
+		byId('keep').disabled = !S.query && !S.keep;
 		const chip = (key, text, off) => el('span', {class: 'chip'}, text, el('button', {'data-key': 'chip' + key, 'aria-label': 'remove: ' + text, onclick: off}, '×'));
 		const list = [];
 		if (S.range) list.push(chip('range', `${S.second ? 'A: ' : ''}${moment(S.range[0])} – ${moment(S.range[1])}`, () => change({range: null, second: null})));
 		if (S.second) list.push(chip('second', `B: ${moment(S.second[0])} – ${moment(S.second[1])}`, () => change({second: null})));
+		if (S.at >= 0) list.push(chip('at', `stacks at ${moment(S.at)}`, () => change({at: -1})));
 		if (S.group >= 0) list.push(chip('group', `goroutines of ${groupName(S.group)}`, () => change({group: -1})));
 		if (S.goroutine >= 0) list.push(chip('goroutine', `goroutine ${G.gId[S.goroutine]}`, () => change({goroutine: -1})));
+		if (S.keep) list.push(chip('keep', `only ${S.keep}`, () => change({keep: ''})));
 		if (S.selected >= 0) list.push(chip('selected', `callers of ${fnName(S.selected)}`, () => change({selected: -1, zoom: []})));
 		for (const fn of S.removed) list.push(chip('x' + fn, `without ${fnName(fn)}`, () => change({removed: S.removed.filter((r) => r !== fn)})));
 		const chips = [...list, ...live.chips()];
@@ -149,7 +168,7 @@ const controls = {
 	hint(chosen) {
 		if (comparing) return 'Drag over the time: that range is compared with the selected one.';
 		if (refused && !S.range) return 'Select a range first: drag over the time.';
-		return chosen ? '' : 'A drag over the time selects a range. A click in the flame graph zooms. The key ? lists the rest.';
+		return chosen ? '' : 'A click on the time lists the stacks of that instant, a drag selects a range. A click in the flame graph zooms. The key ? lists the rest.';
 	},
 };
 

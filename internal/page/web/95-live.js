@@ -86,7 +86,7 @@ const live = {
 		const zoom = translate(S.zoom);
 		Object.assign(S, {
 			zoom: zoom.length === S.zoom.length ? zoom : [], removed: translate(S.removed), selected: S.selected < 0 ? -1 : translate([S.selected])[0] ?? -1,
-			group: S.group < 0 ? -1 : group(S.group), folded: S.folded.map(group).filter((g) => g >= 0), range: steps(S.range), second: steps(S.second), lock: -1,
+			group: S.group < 0 ? -1 : group(S.group), folded: S.folded.map(group).filter((g) => g >= 0), range: steps(S.range), second: steps(S.second), lock: -1, finding: -1,
 			goroutine: S.goroutine < 0 ? -1 : G.gId.findIndex((id, i) => id === rows.gId[S.goroutine] && G.gSide[i] === rows.gSide[S.goroutine]),
 		});
 		showData();
@@ -115,7 +115,11 @@ const functionNames = () => Array.from(D.fnName, (s, fn) => D.strings[s] + '\n' 
 // showData prepares what is worked out once of the data.
 function showData() {
 	sumsKey = groupSumsKey = flame.key = goroutines.binsKey = heat.key = '';
-	matchKey = null;
+	tables.first = null;
+	searched.clear();
+	strip.foundKey = '';
+	tables.waits = {};
+	instant.open.clear();
 	for (const p of panels) {
 		p.key = '';
 		nudged.add(p.name); // nothing of the data before may stay

@@ -12,16 +12,16 @@ import (
 // A measurement is repeated until one answer is far ahead. A run within the bound counts for it, a run
 // outside against it.
 const (
-	toPass = 4  // so many more within than outside: the bound holds
+	toPass = 3  // so many more within than outside: the bound holds
 	ofSize = 2  // the same for a size
 	toFail = 7  // so many more outside than within: it does not
-	most   = 25 // after so many runs without an answer the machine is too noisy to tell
+	most   = 16 // after so many runs without an answer the machine is too noisy to tell
 )
 
 // If at least four runs of five lie within the bound, as they do for right code on a quiet machine, then
 // the chance to ever be toFail behind is at most (1/5 : 4/5)^7 = 4^-7, less than 1 in 10,000: gambler's
 // ruin, https://en.wikipedia.org/wiki/Gambler%27s_ruin. If at most one of five does, then the chance to
-// pass is at most 4^-4, 1 in 256.
+// pass is at most 4^-3, 1 in 64.
 
 // AtMost measures until it is sure whether what is at most bound, and prints the median and the range.
 // once makes one measurement, beside the peer that it compares with if there is one, and returns the

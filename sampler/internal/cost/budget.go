@@ -29,12 +29,11 @@ type Budget struct {
 
 	last  Clocks
 	sums  costs   // each pass counts less as time goes by
-	base  float64 // cost of a pass without stacks, ns
 	share float64 // of visits in the CPU time of the tick thread
 	saved float64 // Budget that the last seconds have left, or less than nothing: what they have overspent, ns
 
 	Period float64       // mean time between two ticks, ns
-	Quota  uint64        // Visits a tick, 48.16 bits
+	Quota  uint64        // visits a tick
 	Every  time.Duration // time between two passes of the drain
 }
 
@@ -43,6 +42,7 @@ type Budget struct {
 type Clocks struct {
 	At       time.Time
 	Procs    int     // GOMAXPROCS
+	Cores    float64 // that the process may use
 	Process  float64 // CPU time of the process, ns
 	Ticker   float64 // CPU time of the tick thread, ns
 	Ticks    float64
@@ -54,9 +54,9 @@ type Clocks struct {
 	News     float64 // of these, visits to new goroutines
 	Wanted   float64 // Visits to goroutines that have moved, with those that the quota did not allow
 	Records  float64 // stacks that the drain has taken out of the ring
+	Reading  float64 // ns that this took
 
 	Pass float64 // CPU time of the last pass alone, ns
-	All  uint64  // goroutines to visit, now
 }
 
 // costs are the costs of some time.
@@ -80,22 +80,21 @@ const (
 	// wakeCost is what it costs to wake the drain while the program is idle, in ns: the runtime
 	// wakes several threads, and they look for work. Where all Ps run, one of them runs the drain,
 	// and that costs only busyWakeCost.
-	wakeCost, busyWakeCost = 100e3, 10e3
+	wakeCost, busyWakeCost = 60e3, 10e3
 
-	// FewVisits is the number of visits that a tick makes in any case, if the budget allows 100 ticks a second
-	// with them. For goroutines that have not moved, these visits and their records cost some 4 µs, or 7 µs
-	// among a thousand goroutines. They make the profile of a small program exact. Rare visits are less
-	// exact, because each sample stands for all the time since the goroutine's last visit.
+	// firstCost is what a tick is taken to cost until some have come, in ns.
+	firstCost = 50e3
+
+	// FewVisits is the number of visits that a tick may make at least.
 	FewVisits = 16
 
-	// FewestVisits remain where the budget is too small for more, or as many as take a sixteenth of
-	// a tick's time, or as many as new goroutines and those that move need.
-	FewestVisits = 8
-
 	// rareForMovers is the mean time between two ticks to which visits to goroutines that move may lead,
-	// in ns. A visit to each of them at each of fewer ticks shows more than a visit to some at more ticks, because the tick itself
-	// costs more than these visits. If there are too many for that, they are visited in turns.
-	rareForMovers = 15e6
+	// in ns. If there are too many for that, they are visited in turns: how long requests take is then known better than from rarer
+	// ticks with more visits (docs/measurements.md).
+	rareForMovers = 4e6
+
+	// settleIn is the time in which the period follows the costs, which vary from pass to pass, in ns.
+	settleIn = 160e6
 
 	// horizon is the time after which a cost counts for a third.
 	horizon = time.Second / 1
@@ -103,24 +102,20 @@ const (
 	// What some time has cost too much, the next repayIn costs less, down to half of the budget.
 	repayIn = 4 * time.Second
 
-	// scarce is the mean time between two ticks from which on visits are left out, so that the ticks
-	// do not get rarer, in ns.
-	scarce = 10e6
-
 	// rarestDefault is the longest mean time between two ticks to which a budget of 1 % or more leads, in
-	// ns. With fewer than fifty ticks a second, short profiles would have large random errors. Where
-	// these ticks cost more than the budget, the session costs more. A smaller budget leads to
+	// ns. With fewer than ten ticks a second nothing could be told from a minute. Where these ticks cost more than
+	// the budget, a millisecond each on one core, the session costs more. A smaller budget leads to
 	// fewer ticks in proportion, but to one a second at least.
-	rarestDefault, rarest = 20e6, 1e9
+	rarestDefault, rarest = 100e6, 1e9
 )
 
 const (
 	// PassEvery is the time between two passes of the drain while something runs, so samples of
 	// what runs stay in the ring for not much longer.
-	PassEvery = 20 * time.Millisecond
+	PassEvery = 40 * time.Millisecond
 
-	// drainRarest is the longest such time to which a budget leads.
-	drainRarest = 50 * time.Millisecond
+	// drainRarest is the longest such time to which a budget leads, in a process that may use less than a core.
+	drainRarest = 200 * time.Millisecond
 
 	// PassIdle is that time while nothing runs. A pass costs more than ten ticks then, because
 	// the runtime wakes several threads for it. The tick thread ends the wait if something runs, see
@@ -129,12 +124,13 @@ const (
 )
 
 func NewBudget(percent float64, rate int, now Clocks) *Budget {
-	asked := 1e9 / float64(max(rate, 1))
-	return &Budget{percent: percent, asked: asked, Period: asked, Quota: FewVisits << 16, Every: PassEvery, last: now}
+	b := &Budget{percent: percent, asked: 1e9 / float64(max(rate, 1)), Quota: FewVisits, Every: PassEvery, last: now}
+	b.Period = b.within(firstCost / b.allowed(now.Cores))
+	return b
 }
 
 // allowed is the budget in ns of CPU time per ns.
-func (b *Budget) allowed(procs int) float64 { return b.percent / 100 * float64(procs) }
+func (b *Budget) allowed(cores float64) float64 { return b.percent / 100 * cores }
 
 // Spend adds up the cost since the last call and sets period, quota and every.
 func (b *Budget) Spend(now Clocks) {
@@ -147,31 +143,34 @@ func (b *Budget) Spend(now Clocks) {
 	answered := now.Answered - last.Answered
 	ticker, visiting := b.onThread(now.Ticker-last.Ticker, now.Visiting-last.Visiting)
 
-	// What a pass costs beyond the cheapest one goes to its stacks.
-	if b.base += (now.Pass - b.base) / 5000; b.base > now.Pass || last.Pass == 0 {
-		b.base = now.Pass
-	}
-	ofRunning, ofVisits := now.Pass-b.base, 0.0
+	// Stacks have not taken longer than the pass, which may have lost its core.
+	ofRunning, ofVisits := min(now.Reading-last.Reading, now.Pass), 0.0
+	base := now.Pass - ofRunning
 	if records := now.Records - last.Records; records > answered {
-		ofVisits = (now.Pass - b.base) * (1 - answered/records)
+		ofVisits = ofRunning * (1 - answered/records)
 		ofRunning -= ofVisits
 	}
 	idle := 1.0
 	if d.ticks > 0 {
 		idle -= min(1, (now.Running-last.Running)/d.ticks/float64(max(now.Procs, 1)))
 	}
-	d.onPasses = b.base + busyWakeCost + (wakeCost-busyWakeCost)*idle
+	d.onPasses = base + busyWakeCost + (wakeCost-busyWakeCost)*idle
 	d.onTicks = ticker - visiting + d.ticks*tickCost + answered*signalCost +
 		now.Handling - last.Handling + ofRunning
 	d.onVisits = visiting + ofVisits
 	if all, most := d.onPasses+d.onTicks+d.onVisits, now.Process-last.Process; all > most && most > 0 {
 		d.onPasses, d.onTicks, d.onVisits = d.onPasses*most/all, d.onTicks*most/all, d.onVisits*most/all
 	}
-	all, allowed := d.onPasses+d.onTicks+d.onVisits, b.allowed(now.Procs)
+	all, allowed := d.onPasses+d.onTicks+d.onVisits, b.allowed(now.Cores)
 	b.Total += time.Duration(all)
 	b.saved = min(max(b.saved+allowed*d.time-all, -allowed*float64(repayIn)/2), allowed*float64(repayIn)/8)
 	b.sums.add(d)
-	b.set(now)
+	b.set(now, d.time)
+}
+
+// within returns the mean time between two ticks that is the nearest to a time, within the bounds.
+func (b *Budget) within(period float64) float64 {
+	return max(b.asked, min(period, rarest, rarestDefault/min(1, b.percent)))
 }
 
 // onThread returns the CPU time of the tick thread, and the part of it that visits took. visiting
@@ -199,16 +198,17 @@ func (c *costs) add(d costs) {
 	}
 }
 
+// Share is what may be spent between two ticks, in ns.
+func (b *Budget) Share(cores float64) float64 { return b.allowed(cores) * b.Period }
+
 // set sets period, quota and every. Passes come first, because what they have not taken is lost if the
-// program is killed. Then come ticks and visits. If the budget is too small for all visits, these get
-// up to a third of it. If it is too small for 100 ticks a second with the least visits, there are fewer
-// of these, and only then fewer ticks.
-func (b *Budget) set(now Clocks) {
+// program is killed. Then come ticks, each with the visits that it makes: to new goroutines and to those that have moved.
+func (b *Budget) set(now Clocks, took float64) {
 	c := &b.sums
 	if c.ticks < 1 {
 		return
 	}
-	allowed := b.allowed(now.Procs)
+	allowed := b.allowed(now.Cores)
 	perPass, perTick, perVisit, wanted := c.onPasses/c.passes, c.onTicks/c.ticks, 100.0, 0.0
 	forPasses := allowed / 4
 	b.Every = time.Duration(min(max(perPass/forPasses, float64(PassEvery)), float64(drainRarest)))
@@ -217,27 +217,13 @@ func (b *Budget) set(now Clocks) {
 	left /= min(1, max(1.0/4, c.ticks*b.Period/c.time))
 	if c.visits >= 1 {
 		perVisit = max(1, c.onVisits/c.visits)
-		movers := min(c.wanted/c.ticks, (rareForMovers*left-perTick)/perVisit)
-		wanted = c.news/c.ticks + max(movers, 0)
+		wanted = c.news/c.ticks + min(c.wanted/c.ticks, max(FewVisits, (rareForMovers*left-perTick)/perVisit))
 	}
 
-	all := float64(now.All)
-	fewest := min(all, max(wanted, FewestVisits, perTick/16/perVisit))
-	least := max(fewest, min(all, FewVisits))
-	more := (all - least) * perVisit // for all other visits at a tick
-	period := max(b.asked, (perTick+least*perVisit+more)/left)
-	if period > b.asked {
-		period = max(b.asked, (perTick+least*perVisit)/(left-min(left/3, more/b.asked)))
-	}
-	if period > max(b.asked, scarce) {
-		period = max(scarce, (perTick+fewest*perVisit)/left)
-		least = fewest
-	}
-	period = min(period, max(b.asked, min(rarest, rarestDefault/min(1, b.percent))))
-	// Costs per tick vary from pass to pass.
-	b.Period = min(max(b.Period+(period-b.Period)/4, b.Period/2, b.asked), 2*b.Period)
+	period := b.within((perTick + wanted*perVisit) / left)
+	b.Period = min(max(b.Period+(period-b.Period)*min(1, took/settleIn), b.Period/2, b.asked), 2*b.Period)
 
-	quota := min(all, max(least, (left*b.Period-perTick)/perVisit))
+	quota := max(wanted, (left*b.Period-perTick)/perVisit)
 	// The quota grows slowly, because more visits at a tick cost less each.
-	b.Quota = uint64(max(FewestVisits<<16, min(quota*(1<<16), 1.2*float64(b.Quota))))
+	b.Quota = uint64(max(FewVisits, min(quota, 1.2*float64(b.Quota))))
 }

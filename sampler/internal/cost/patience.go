@@ -30,7 +30,8 @@ type Patience struct {
 
 // NewPatience returns the bound of a Start that begins now.
 func NewPatience(used func() time.Duration, fallback bool) *Patience {
-	p := &Patience{used: used, begun: time.Now(), before: used(), most: StartLimit, only: !fallback}
+	now := time.Now()
+	p := &Patience{used: used, begun: now, turn: now, before: used(), most: StartLimit, only: !fallback}
 	if p.only {
 		p.most = onlyLimit
 	}
@@ -71,8 +72,11 @@ func (p *Patience) Wait() time.Time {
 	return end
 }
 
-// Pause gives the caller a new time slice.
+// Pause gives the caller a new time slice, if it has used some of its last one. Each time, another goroutine may go first.
 func (p *Patience) Pause() {
+	if time.Since(p.turn) < 300*time.Microsecond {
+		return
+	}
 	own.Again()
 	p.turn = time.Now()
 }

@@ -1,9 +1,12 @@
 package deadlock
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gotach/profiler/internal/goruntime"
 )
 
 // TestWatch makes a look every 200 ms.
@@ -43,4 +46,35 @@ func TestWatch(t *testing.T) {
 			t.Error("Conclude = false for a deadlock")
 		}
 	})
+}
+
+// others are the wait reasons that do not make a deadlock: something besides another goroutine of
+// the program ends the wait, or it is a wait of the runtime's own goroutines.
+var others = []string{
+	"", // no reason
+	"IO wait", "sleep", "panicwait", "preempted", "debug call",
+	"synctest.Run", "synctest.Wait", // there are no sessions in a bubble
+	"chan receive (durable)", "chan send (durable)", "select (durable)", "sync.WaitGroup.Wait (durable)",
+	"GC assist marking", "GC assist wait", "GC mark termination", "GC scavenge wait", "GC sweep wait",
+	"GC weak to strong wait", "GC worker (active)", "GC worker (idle)", "GOMAXPROCS updater (idle)",
+	"dumping heap", "flushing proc caches", "force gc (idle)", "garbage collection", "garbage collection scan",
+	"page trace flush", "stopping the world", "wait for GC cycle",
+	"trace goroutine status", "trace proc status", "trace reader (blocked)",
+}
+
+// TestReasons judges every wait reason of every Go version in the native source's table. A new
+// reason must be put either into stuck or into others.
+func TestReasons(t *testing.T) {
+	for version, layout := range goruntime.Layouts {
+		for _, reason := range layout.Reasons {
+			if other := slices.Contains(others, reason); Stuck(reason) == other {
+				t.Errorf("the reason %q is stuck: %v, and it is among the others: %v", reason, !other, other)
+			}
+		}
+		for reason := range stuck {
+			if !slices.Contains(layout.Reasons, reason) {
+				t.Errorf("%s has no reason %q", version, reason)
+			}
+		}
+	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )

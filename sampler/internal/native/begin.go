@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/own"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )

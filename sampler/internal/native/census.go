@@ -8,10 +8,10 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // The runtime knows how many goroutines there are: all gs that it has ever made, less those that it
@@ -52,7 +52,7 @@ func isSched(s *shared, at uintptr) bool {
 	s.sched = at
 	good := s.right()
 	if good {
-		_, free := parked(16)
+		_, free := parked(3)
 		good = s.right()
 		free()
 		time.Sleep(100 * time.Microsecond)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // TestCountUp counts goroutines in made-up counters of the runtime, and adds up their number over some ticks.

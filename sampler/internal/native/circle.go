@@ -5,14 +5,71 @@ package native
 import (
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 )
+
+// A circle is a circular list of roster entries. Ticks go around it: they look at one entry after the other. A look finds
+// out whether the entry has a living goroutine, which one, and whether it has moved: whether it has run since
+// its stack was recorded. A look is a few loads. If the goroutine is new or has moved, the tick visits it: it records the
+// goroutine and walks its stack. There are three circles:
+//
+//   - Movers have moved lately, after their first visit. They do what the program does, so each tick looks at
+//     all of them, as far as the budget allows.
+//   - Active entries are those of young goroutines that have not moved since their first visit, and of
+//     goroutines that have just ended. Each tick looks at all of them, as far as it can.
+//   - The others are still. A turn around them takes stillTurn, or longer if there are so many that it would cost too much.
+//
+// A goroutine that waits for ever needs its stack recorded once, a goroutine that serves requests at each tick.
+// In a service most goroutines have waited for a long time and will go on to, and they must not take the
+// time from those that move.
+//
+// A look that finds that a goroutine has not moved records nothing. When the goroutine has moved and
+// is visited, the visit first records until when looks found it where it was (recUnmoved), and when it has ended, that is
+// recorded too (recGone). A rest that lasts has a record now and then all the same, for readers of an
+// unfinished file and for the case that the program is killed, see recordDue. The end of a session and of a window needs one of
+// each goroutine, see sweep.
+//
+// The runtime reuses the g of a goroutine that has ended, the most recently ended first. Entries
+// of goroutines that have just ended stay in the active circle. If there are too many, they are in
+// no circle, because a program that once had a hundred thousand goroutines keeps as many gs. Each
+// tick checks some of these, in turns, for being alive again (outside.go).
+//
+// # How much time samples stand for
+//
+// The first sample of a goroutine stands for the time since the last look at its entry before,
+// when the entry had no goroutine or another one. Its other samples stand for the time since the
+// sample before. The last one is at the last look that found it alive. So a goroutine gets on
+// average the time that it lived: too much at its beginning and too little at its end. A goroutine
+// that lives for a fraction of a period is found by a fraction of the ticks, and its sample stands
+// for the whole period.
+//
+// If the time between two looks is longer than a period, half of the excess is taken off the
+// beginning and added to the end, see excess. Most goroutines live longer than that time, and it
+// can be longer at their beginning than at their end, or depend on what the program does: ticks are
+// late when the program needs all cores, and rare while it is idle. Stalls of the whole program are left out, see stall.
+//
+// A goroutine that looks have found and that ends before a visit has no sample. Its time counts as
+// not seen (drain.ended).
+type circle struct {
+	n    uint64 // number of entries
+	dead uint64 // number of entries whose goroutine has ended
+	look uint64 // index of the entry that was looked at last
+
+	looks uint64
+	order [orderSize]uint32 // indices of the latest looks
+}
+
+// orderSize is the number of looks whose order a circle knows.
+const orderSize = 1 << 12
 
 // found is what a look or a visit finds of an entry. It is in shared.was, because handlers have little stack.
 type found struct {
 	lives bool   // it has a living goroutine
 	first bool   // that has no visit yet, and is not as old as the session
+	rests bool   // it has not run since its stack was recorded
+	wants bool   // it must be visited: it is new, or has moved, and does not run. One that runs gets a signal
+	moved bool   // it has run since the visit of which mark is, or is not parked
 	mark  uint64 // of the latest visit that recorded its stack
 }
 
@@ -22,22 +79,14 @@ type found struct {
 //go:norace
 //go:nocheckptr
 func find(s *shared, c *circle, entry, g uintptr) {
-	s.was.lives = goruntime.Alive(mem.Load32(g + s.Off.GStatus))
+	status := mem.Load32(g+s.Off.GStatus) &^ goruntime.GScan
+	s.was.lives = goruntime.Alive(status)
 	s.was.mark = mem.Load64(entry + entryMark*8)
 	s.was.first = mem.Load64(g+s.Off.GID) != mem.Load64(entry+entryGoid*8) || c == &s.active && mem.Load64(entry+entryFrom*8) != 0
-}
-
-// wants reports whether the goroutine must be visited: it is new, or has moved. One that runs gets a signal.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func wants(s *shared, g uintptr) bool {
-	if status := mem.Load32(g+s.Off.GStatus) &^ goruntime.GScan; !s.was.lives || status == goruntime.GRunning || status == goruntime.GCopying {
-		return false
-	}
+	s.was.rests = s.was.lives && !s.was.first && unmoved(s, g, entry, mem.Load64(g+s.Off.GWaitSince))
+	s.was.wants = s.was.lives && !s.was.rests && status != goruntime.GRunning && status != goruntime.GCopying
 	m := mark(s, g)
-	return s.was.first || m == 0 || m != s.was.mark
+	s.was.moved = m == 0 || m != s.was.mark
 }
 
 // settle puts an entry into the right circle after a look or a visit. before is the index of the
@@ -65,6 +114,9 @@ func settle(s *shared, c *circle, before, index uint64) {
 			after = uintptr(unsafe.Pointer(&s.moverAfter))
 		}
 		if m := mark(s, uintptr(mem.Load64(entry+entryG*8))); m == 0 || m != s.was.mark {
+			if m != 0 && s.was.mark != 0 {
+				s.stirred++
+			}
 			to, moved = &s.moving, s.now
 		} else if s.now-moved > mem.Load64(after) {
 			to = &s.still
@@ -116,7 +168,7 @@ func markOf(modules, goid, seq, reason uint64) uint64 {
 	return 1<<63 | modules&63<<markModules | goid<<16&(1<<markModules-1) | seq<<8 | reason
 }
 
-// enter adds an entry to a circle. It will be the last one of the present turn of visits. moved is
+// enter adds an entry to a circle. It will be the last one of the present turn. moved is
 // the time at which its goroutine moved last, 0 if it has ended. It is a stage.
 //
 //go:nosplit
@@ -125,16 +177,15 @@ func markOf(modules, goid, seq, reason uint64) uint64 {
 func enter(s *shared, c *circle, index, moved uint64) {
 	entry := s.entry(index)
 	if c.n > 0 {
-		last := s.entry(c.cursor)
+		last := s.entry(c.look)
 		mem.Store64(entry+entryNext*8, mem.Load64(last+entryNext*8))
 		mem.Store64(last+entryNext*8, index+1)
 	} else {
 		mem.Store64(entry+entryNext*8, index+1)
-		c.look = index
 	}
 	mem.Store64(entry+entryMoved*8, moved)
 	takeIn(s, index)
-	c.cursor = index
+	c.look = index
 	c.n++
 	if moved == 0 {
 		c.dead++
@@ -150,9 +201,6 @@ func exit(s *shared, c *circle, before, index uint64) {
 	entry := s.entry(index)
 	mem.Store64(s.entry(before)+entryNext*8, mem.Load64(entry+entryNext*8))
 	mem.Store64(entry+entryNext*8, 0)
-	if c.cursor == index {
-		c.cursor = before
-	}
 	if c.look == index {
 		c.look = before
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // The handler computes the time from the processor's cycle counter if the kernel uses that

@@ -7,9 +7,10 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // TestCyclesPerSecond checks the measurement on a thread that loses its core at random moments, also
@@ -36,15 +37,10 @@ func TestCyclesPerSecond(t *testing.T) {
 
 // TestReleaseEarly releases a source whose preparation failed at its beginning.
 func TestReleaseEarly(t *testing.T) {
-	l, err := goruntime.LayoutOf(runtime.Version())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
 	n := New()
 	n.patience = cost.NewPatience(cost.CpuOfThread(), true)
-	if err := n.share(l); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, n.share(l))
 	if !n.release() || n.memory != nil {
 		t.Error("the source still has memory")
 	}

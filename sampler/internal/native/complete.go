@@ -2,7 +2,7 @@
 
 package native
 
-import "github.com/gotach/profiler/sampler/internal/goruntime"
+import "github.com/gotach/profiler/internal/goruntime"
 
 // complete returns a record's PCs as return addresses, innermost first. It adds the callers
 // that a frame pointer walk misses and leaves out PCs that are not Go code. It returns false

@@ -2,7 +2,7 @@
 
 package native
 
-import "github.com/gotach/profiler/sampler/internal/mem"
+import "github.com/gotach/profiler/internal/mem"
 
 // Offsets of the interrupted registers in a ucontext (asm/sigcontext.h: gregs start at 40, in
 // the order R8..R15, DI, SI, BP, BX, DX, AX, CX, SP, IP).

@@ -2,7 +2,7 @@
 
 package native
 
-import "github.com/gotach/profiler/sampler/internal/mem"
+import "github.com/gotach/profiler/internal/mem"
 
 // Offsets of the interrupted registers in a ucontext (asm/sigcontext.h: uc_mcontext at 176;
 // fault address, 31 registers, sp, pc).

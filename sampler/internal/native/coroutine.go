@@ -5,8 +5,8 @@ package native
 import (
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // Visits to coroutines, those of iter.Pull. Nothing in a goroutine tells whether a coroutine has run since:

@@ -14,22 +14,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestCoroutine walks the stack of a coroutine that is switched all the time between two stops, by writes in the
 // order of runtime.coroswitch_m. All PCs of a record must be of the same stop.
 func TestCoroutine(t *testing.T) {
-	l, err := goruntime.LayoutOf(runtime.Version())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
 	const frames, size, text = 60, 1 << 13, 1 << 32
-	memory, err := mem.Map(unsafe.Sizeof(shared{}) + 2*size + ringWords*8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := testenv.Must(mem.Map(unsafe.Sizeof(shared{}) + 2*size + ringWords*8))
 	defer unix.Munmap(memory)
 	s := at(memory.Addr())
 	g := s.base() + (unsafe.Sizeof(shared{})+7)&^7

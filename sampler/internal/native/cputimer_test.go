@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
+	"golang.org/x/sys/unix"
 )
 
 // TestVisit has records of one thread. Each is a visit if the thread has no timer, otherwise only those of the timer, and one
@@ -266,5 +265,36 @@ func TestCPUBeforeCalls(t *testing.T) {
 	})
 	if calling.Load()*2 > computing.Load() {
 		t.Errorf("%v computing, %v in the call", time.Duration(computing.Load()), time.Duration(calling.Load()))
+	}
+}
+
+// TestScheduler has goroutines that make the scheduler work a lot. It must have CPU time, and not theirs.
+func TestScheduler(t *testing.T) {
+	var stop atomic.Bool
+	defer stop.Store(true)
+	var working, scheduling atomic.Int64
+	r := newRecorder()
+	r.keep = func(s *taken) bool {
+		switch {
+		case s.status&tachyon.OnCPU == 0 || s.weight <= 0:
+		case s.goroutine < tachyon.FirstPseudo && !s.system:
+			working.Add(1)
+		case s.goroutine >= tachyon.FirstPseudo && s.stack[len(s.stack)-1].Func == tachyon.FuncScheduler:
+			scheduling.Add(1)
+		}
+		return false
+	}
+	sessionWith(t, source.Config{}, r, func() {
+		for range 4 {
+			go func() {
+				for !stop.Load() {
+					runtime.Gosched()
+				}
+			}()
+		}
+		testenv.Await(func() bool { return scheduling.Load() >= 10 && working.Load() >= 10 })
+	})
+	if scheduling.Load() < 10 || working.Load() < 10 {
+		t.Errorf("%d samples of the scheduler, %d of goroutines", scheduling.Load(), working.Load())
 	}
 }

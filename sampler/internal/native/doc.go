@@ -17,7 +17,7 @@
 // drain, empties the ring (drain.go), builds stacks (stacks.go)
 // and passes samples on. The budget bounds the cost (package cost): ticks come as often as it
 // allows, up to the rate asked for, and less often while nothing runs (pace.go). Running
-// goroutines are sampled at every tick, the others in turns (turns.go).
+// goroutines are sampled at every tick, the others when they have moved or have rested for a while (turns.go).
 //
 // Ticks say where goroutines are, CPU timers where cores go (cputimer.go, cpu.go). Each thread that runs goroutines has a timer
 // on its own CPU clock, whose signal visits the thread while it uses a core. A visit stands for the CPU time since
@@ -50,13 +50,16 @@
 //   - pprof labels, from the goroutine (labels.go).
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
 //     drain gives numbers to objects (objectlist.go) and reads a channel's capacity.
+//   - Of a goroutine in [IO wait], the runtime.pollDesc whose address is on its stack (pollwaits.go). The drain asks the kernel what
+//     the descriptor is (farends.go): getsockname, getpeername, getsockopt, readlink.
 //
 // # Why it cannot fault
 //
 // The handler reads only memory that the runtime does not unmap (refuse.go): g, m, P, sudog
 // and goroutine stacks are in the Go heap. A read that races with the program gets a stale
 // word at worst. A frame pointer from a stack is followed only upward and within the
-// stack's bounds. The tables for tracebacks are part of the program.
+// stack's bounds. The tables for tracebacks are part of the program. An address of a pollDesc from a stack is followed only into
+// pages that have pollDescs, which are not unmapped either.
 //
 // All other reads go through process_vm_readv, which returns an error for unmapped
 // memory: the search at Start, new entries of the lists, and labels, because other
@@ -70,11 +73,14 @@
 // calling goroutine, compared with public calls; the function tables, compared with
 // runtime.FuncForPC. Then the whole source samples a waiting goroutine and Start's own, which runs. Their
 // stacks must equal those that runtime.Callers returned there, and creator and labels must be
-// right. Start keeps its turn beside goroutines that need all cores (own.Turn).
+// right. Start keeps its turn beside goroutines that need all cores (own.Turn). Whoever gives up its P there may wait until all
+// others have had a time slice. So Start and Stop wait for few goroutines, and for what threads do without a P they wait with theirs
+// (within). Stop takes the drain's place if that waits for its next pass (endWaits).
 //
 // Before the first tick (verify_offsets.go): the PC, SP and BP that a system call saves in the
 // g, the counts of stops, of system calls and of timers, m.signalPending before and after a real
-// preemption signal, and the place from which a thread calls the vDSO. A later Start in the process relies on this, and
+// preemption signal, and the place from which a thread calls the vDSO. After these, where a goroutine that waits for a pipe has
+// its pollDesc (verify_poll.go): if that is not found, the session does without, and says so. A later Start in the process relies on this, and
 // on the variables that the first one has found.
 //
 // During a session (losses.go): that the signal still has our handler, and that the kernel
@@ -132,7 +138,7 @@
 //
 //   - threads.go: whether the program can have more threads, before Start
 //   - stop.go, setup.go: Stop; what Start makes and Stop gives back
-//   - verify_offsets.go, verify.go, verify_objects.go: the checks of Start
+//   - verify_offsets.go, verify.go, verify_objects.go, verify_poll.go: the checks of Start
 //   - look.go visits all goroutines once, at the end or when somebody asks
 //   - passes.go, rest.go: the loop of the drain's goroutine, and how it waits for the next pass
 //   - losses.go checks before each pass that signal and system calls still work
@@ -142,17 +148,18 @@
 //
 // The drain, one ordinary goroutine:
 //
-//   - objectlist.go: what goroutines wait for
+//   - farends.go, objectlist.go, farend.go: what goroutines wait for
 //   - drain.go: records of the ring become samples
 //   - foreign.go: stacks that cannot be read, the handler's part too
 //   - estate.go, active.go: which goroutine is given CPU time
+//   - stops.go: how often goroutines stop running
 //   - complete.go, begin.go, stacks.go: from PCs to frames
 //   - account.go, cpu.go: CPU time of the process and of each thread
 //
 // The signal handler. Before its code, handler.go has the rules:
 //
 //   - entry.go, stages.go, handler.go: where the kernel calls it, the functions that it calls through variables, what it does
-//   - objects.go, coroutine.go, unwind.go, visit.go: the visit of a goroutine that does not run
+//   - objects.go, pollwaits.go, coroutine.go, unwind.go, visit.go: the visit of a goroutine that does not run
 //   - circle.go, outside.go, turns.go: which goroutines a tick visits
 //   - excess.go, pace.go: late ticks, and when the next one comes
 //   - cputimer.go, walk.go: threads and running goroutines record themselves

@@ -11,8 +11,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -28,6 +28,7 @@ type drain struct {
 	roster  *roster
 	stacks  *stacks
 	objects *objectList
+	ends    *descriptors
 	labels  *labelSets
 	gs      []goroutine           // by roster index
 	notSeen time.Duration         // time of goroutines that looks have found and no sample stands for
@@ -45,6 +46,7 @@ type drain struct {
 	end     bool               // this is the last pass
 	torn    int64              // stacks that do not end where they must
 	work    int64              // stack records so far, recSame and recStack
+	reading uint64             // cycles spent on all records
 	unread  error              // of the latest refresh of the roster
 	sample  source.Sample
 }
@@ -74,6 +76,8 @@ type goroutine struct {
 	debts     []debt        // what it is owed
 	owes      time.Duration // the sum
 	ahead     time.Duration // CPU time that its samples have in advance
+
+	stops stops
 }
 
 // systemKind distinguishes the runtime's goroutines from the program's, by the function that
@@ -127,11 +131,11 @@ func (d *drain) pass() {
 	}
 	d.objects.turn(d.now)
 	d.mature()
-	tail := d.s.tail
+	begin, tail := mem.Cycles(), d.s.tail
 	for tail < head {
 		at := d.s.words(tail)
 		n := mem.Load64(at) >> 8 & 0xffffff
-		if n == 0 || n > min(head-tail, ringWords-tail&(ringWords-1)) {
+		if n == 0 || n > min(head-tail, ringWords-(tail+d.s.ringAt)&(ringWords-1)) {
 			n = head - tail // this cannot be; what follows is lost
 			d.torn++
 		} else {
@@ -140,6 +144,7 @@ func (d *drain) pass() {
 		tail += n
 		mem.StoreRelease(uintptr(unsafe.Pointer(&d.s.tail)), tail)
 	}
+	d.reading += mem.Cycles() - begin
 	if left := d.roster.leftAlive; left > 0 {
 		d.notSeen += time.Duration(left) * max(0, d.now-d.passed) // they are never looked at
 	}
@@ -175,19 +180,11 @@ func (d *drain) record(w []uint64) {
 	case recSame:
 		d.work++
 		if w[1] < uint64(len(d.gs)) {
-			if g := &d.gs[w[1]]; g.parked != nil && g.parked.valid && !g.skip && !g.quiet {
-				if g.wait != 0 && g.numbers != d.objects.numbers {
-					g.numbers = d.objects.numbers
-					d.renumber(g) // others have waited for the same since
-				}
-				d.emit(g, g.parked, g.status, d.now, 0)
-			}
+			d.unmoved(&d.gs[w[1]], d.now)
 		}
-	case recStay:
-		if w[1] < uint64(len(d.gs)) {
-			if g := &d.gs[w[1]]; g.parked != nil && g.parked.valid && !g.skip && !g.quiet && !g.ran {
-				d.emit(g, g.parked, g.status, d.time(w[2]), 0)
-			}
+	case recUnmoved:
+		if w[1] < uint64(len(d.gs)) && !d.gs[w[1]].ran {
+			d.unmoved(&d.gs[w[1]], d.time(w[2]))
 		}
 	case recGone:
 		d.ended(w)
@@ -197,6 +194,19 @@ func (d *drain) record(w []uint64) {
 		d.work++
 		d.stack(w)
 	}
+}
+
+// unmoved makes a sample of a goroutine that until time t was where its last visit found it.
+func (d *drain) unmoved(g *goroutine, t time.Duration) {
+	if g.parked == nil || !g.parked.valid || g.skip || g.quiet {
+		return
+	}
+	g.stops.at = max(g.stops.at, t)
+	if g.wait != 0 && g.numbers != d.objects.numbers {
+		g.numbers = d.objects.numbers
+		d.renumber(g) // others have waited for the same since
+	}
+	d.emit(g, g.parked, g.status, t, 0)
 }
 
 // time converts a time of the handler's clock.
@@ -225,7 +235,7 @@ func (d *drain) ended(w []uint64) {
 	switch {
 	case g.skip || g.quiet || !g.seen:
 	case g.parked != nil && g.parked.valid:
-		d.emit(g, g.parked, g.status, until, 0)
+		d.unmoved(g, until)
 	case until > g.last:
 		d.notSeen += until - g.last
 	}
@@ -285,6 +295,9 @@ func (d *drain) stack(r record) {
 		return
 	}
 	t, before := d.time(r[headTime]), d.time(r[headBefore])
+	if g.system != systemGoroutine && g.system != callbackGoroutine {
+		g.stops.count(r, t)
+	}
 	if g.seen {
 		d.relabel(g, r, t)
 	} else {
@@ -323,7 +336,10 @@ func (r record) hasMoved(g *goroutine, s *stack, status tachyon.Status) bool {
 // goroutine returns what the drain knows of a record's goroutine. It returns nil if the roster
 // does not have the goroutine yet; it will have it at the goroutine's next record.
 func (d *drain) goroutine(r record) *goroutine {
-	i, ok := d.roster.index[r[headG]]
+	i, ok := uint32(r[headIndex]), r[headIndex] != ^uint64(0)
+	if !ok {
+		i, ok = d.roster.index[r[headG]]
+	}
 	if !ok && d.roster.left > 0 && d.roster.include(r[headG]) == nil {
 		i, ok = d.roster.index[r[headG]], true
 		d.gs = append(d.gs, make([]goroutine, int(d.roster.taken)-len(d.gs))...)
@@ -381,6 +397,7 @@ func (d *drain) tell(g *goroutine, r record) bool {
 	g.told = d.out.Goroutine(told)
 	if g.skip = !g.told; g.skip {
 		d.lacks.own++
+		d.lacks.owned += max(0, d.now-d.time(r[headBefore]))
 	}
 	return g.told
 }
@@ -462,12 +479,14 @@ func (d *drain) sampled(g *goroutine, s *stack, status tachyon.Status, t, gap ti
 		Status:    status,
 		Time:      t,
 		Gap:       gap,
+		Stops:     g.stops.untold,
 		Stack:     s.ids,
 		Object:    s.object,
 	}
 	if s.leaf != 0 {
 		d.sample.Leaf = s.leaf - d.bias
 	}
+	g.stops.untold = source.Stops{}
 	d.out.Sample(&d.sample)
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // How long ago a goroutine changed that a look finds changed, if ticks are late.
@@ -26,6 +26,10 @@ func excess(s *shared, looked uint64) uint64 {
 	}
 	return after
 }
+
+// A tick that is late by so many periods may follow a stall of the program, and so many ticks after
+// it read the CPU time of the process.
+const stallPeriods, watchTicks = 3, 1000
 
 // stall notes for how long the program did not run at all before a late tick: its cgroup had used up
 // its CPU quota, or other programs had the cores. No goroutine begins or ends in that time. Many

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
@@ -32,9 +33,7 @@ func TestMeasureMemory(t *testing.T) {
 			measure.SizeAtMost(t, fmt.Sprintf("memory of a session with %d goroutines", n), "KB", float64(32<<10+n-1000), func() float64 {
 				before := rss()
 				s := New()
-				if err := s.Start(source.Config{Rate: 1000, Budget: 20, WaitFrames: true, Start: time.Now()}, discard{newRecorder()}); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 20, WaitFrames: true, Start: time.Now()}, discard{newRecorder()}))
 				defer s.Stop()
 				time.Sleep(time.Second)
 				return rss() - before

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // The signal handler. It can run at any point of the program, on a signal stack, with every
@@ -84,7 +84,7 @@ func handle(info, ctx uintptr) uintptr {
 	return oldHandler
 }
 
-// stay takes ticks until leave is set. The timer's signal is the first tick. The thread was
+// takeTicks takes ticks until leave is set. The timer's signal is the first tick. The thread was
 // in its futex system call, so the scheduler does not need it for a P. Between ticks the
 // thread waits within the handler for the time of the next tick. That is cheaper: a signal
 // for each tick, with the thread's registers saved and restored and the timer set again,
@@ -98,7 +98,7 @@ func handle(info, ctx uintptr) uintptr {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func stay(s *shared, ctx uintptr) {
+func takeTicks(s *shared, ctx uintptr) {
 	mem.Swap64(uintptr(unsafe.Pointer(&s.staying)), 1) // complete before leave is read
 	s.mask = mem.Load64(ctx+ctxMask) | 1<<(s.signal-1) | 1<<(unix.SIGPROF-1)
 	mem.Syscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.mask)), 0, 8, 0, 0)
@@ -129,14 +129,18 @@ func onTick(s *shared) {
 	s.late = now - min(now, s.deadline)
 	s.before, s.now = s.now, now
 	s.ticks++
-	s.found = 0
+	s.found, s.stirred = 0, 0
 	s.write = s.head
+	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) == s.write {
+		s.ringAt = -s.write // at its beginning again: what was written lately is in the processor's caches
+	}
 	callHarvest(s)
 	callCensus(s)
 	interruptAll(s)
 	callAdd(s)
 	callTurns(s)
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.head)), s.write)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.swept)), s.sweeping)
 	next(s)
 }
 
@@ -216,7 +220,7 @@ func (s *shared) timeNow(at uintptr) uint64 {
 //go:norace
 //go:nocheckptr
 func room(s *shared, n uint64) bool {
-	pos := s.write & (ringWords - 1)
+	pos := (s.write + s.ringAt) & (ringWords - 1)
 	pad := uint64(0)
 	if pos+n > ringWords {
 		pad = ringWords - pos

@@ -10,18 +10,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestLostSignalIsAnswered simulates a signal that the kernel dropped because the thread had another
 // one pending: ours of an earlier tick, or the runtime's. The handler must answer it when the other
 // one arrives.
 func TestLostSignalIsAnswered(t *testing.T) {
-	l, err := goruntime.LayoutOf(runtime.Version())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	m := mem.ReadWord(mem.Getg() + l.GM)
@@ -33,10 +31,7 @@ func TestLostSignalIsAnswered(t *testing.T) {
 		"the runtime's": func(s *shared, ctx uintptr) uintptr { onOther(s, ctx); return 0 },
 	} {
 		for _, asked := range []bool{false, true} {
-			memory, err := mem.Map(unsafe.Sizeof(shared{}) + 3*slotWords*8 + 16)
-			if err != nil {
-				t.Fatal(err)
-			}
+			memory := testenv.Must(mem.Map(unsafe.Sizeof(shared{}) + 3*slotWords*8 + 16))
 			base := memory.Addr()
 			s := at(base)
 			s.Off, s.nprocs = l.Offsets, 3
@@ -93,5 +88,23 @@ func TestTicksKeepNoStep(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A tick that finds the ring empty writes at its beginning, and one that does not goes on behind the records that the drain has not read.
+func TestRingBeginsAgain(t *testing.T) {
+	f := newFakes(t)
+	defer unix.Munmap(f.memory)
+	f.add(1)
+	s := f.s
+	s.head, s.tail = 1000, 1000
+	f.start(0)
+	onTick(s)
+	at := s.words(1000)
+	if at != s.ring || s.head == 1000 {
+		t.Fatalf("the records are %d bytes from the ring's beginning, %d words", at-s.ring, s.head-1000)
+	}
+	if onTick(s); s.words(1000) != at {
+		t.Error("records that the drain has not read have moved")
 	}
 }

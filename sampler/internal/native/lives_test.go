@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
@@ -21,7 +21,7 @@ func TestLives(t *testing.T) {
 		defer unix.Munmap(f.memory)
 		s := f.s
 		const entries = 150
-		allot(s, uint64(rapid.IntRange(6<<16, 200<<16).Draw(t, "quota")))
+		allot(s, uint64(rapid.IntRange(6, 200).Draw(t, "quota")))
 		s.stillAfter, s.moverAfter = 1<<62, 1<<62 // looks at still ones are rare
 		f.add(entries)
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))

@@ -6,11 +6,11 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
-// lastLook bounds the time in which lookOnce visits all goroutines. On an idle machine
+// lastLook bounds the time of the lookOnce at the end of a session. On an idle machine
 // a hundred thousand goroutines take a quarter of it.
 const lastLook = 400 * time.Millisecond
 
@@ -19,6 +19,12 @@ const askedLook = 2 * time.Second
 
 // Looks that are asked for take at most one part in lookPart of a core on the tick thread.
 const lookPart = 10
+
+// sweepWords is the most words that sweep writes of a goroutine that rests, on average.
+const sweepWords = 3
+
+// sweepTries is the number of times that sweep tries to visit a goroutine.
+const sweepTries = 4
 
 // looks are those that Look has asked for.
 type looks struct {
@@ -52,7 +58,7 @@ func (n *Source) answer() {
 		return
 	}
 	before := cost.ThreadCPU(n.ticker.tid)
-	n.lookOnce(true)
+	n.lookOnce(askedLook, false)
 	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.hurry)), 0)
 	n.looks.ended = time.Now()
 	n.looks.took = time.Duration(cost.ThreadCPU(n.ticker.tid) - before)
@@ -62,42 +68,78 @@ func (n *Source) answer() {
 	n.pass() // while nothing runs, the next one would come a second later
 }
 
-// lookOnce makes the ticks visit every goroutine once more. Otherwise the time since each
-// goroutine's last visit would be missing from the profile. It does nothing if every tick
-// visits all goroutines anyway, unless one that comes now is needed. It takes lastLook or askedLook at most.
-func (n *Source) lookOnce(now bool) {
+// lookOnce makes the ticks record every goroutine once more. Otherwise the time since each
+// goroutine's last record would be missing from the profile. It takes most at most. last says that there are no more
+// ticks after that one: the goroutines are recorded up to the end of the session.
+func (n *Source) lookOnce(most time.Duration, last bool) {
 	s := n.s
-	if n.mute || n.broken || s.unable != 0 || !now && s.moving.n+s.active.n-s.active.dead+s.still.n <= s.quota>>16/4 {
+	if n.mute || n.broken || s.unable != 0 {
 		return
 	}
+	if last {
+		mem.StoreRelease(uintptr(unsafe.Pointer(&s.ending)), 1)
+	}
+	asked := s.sweeps + 1
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.sweeps)), asked)
 	n.hurry()
-	circles := [...]*circle{&s.moving, &s.active, &s.still}
-	var begin, before [len(circles)]circle
-	for i, c := range circles {
-		begin[i] = *c
-	}
-	most := lastLook
-	if now {
-		most = askedLook
-	}
-	for end := time.Now().Add(most); time.Now().Before(end); {
-		for i, c := range circles {
-			before[i] = *c
-		}
-		allot(s, 1<<40)
+	for end := time.Now().Add(most); time.Now().Before(end); n.pass() { // a pass makes room in the ring
 		for ticks := s.ticks; s.ticks == ticks && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)
+			if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.swept))) == asked {
+				return // mostly one tick is enough
+			}
 		}
-		all := true
-		for i, c := range circles {
-			// Entries leave circles meanwhile, also such as were passed. If all of a circle are dead, visits do not pass them.
-			all = all && (c.n <= c.dead || c.passed-begin[i].passed >= begin[i].n || c.passed-before[i].passed >= before[i].n)
+	}
+}
+
+// sweep records each goroutine of the roster after each call of lookOnce, a rest up to now too. It goes by the numbers of the
+// entries, because these change their circles meanwhile. All are recorded at one tick. If there is not enough
+// room for all their stacks, the next ticks go on, and then it begins anew: a rest takes sweepWords at most. Only of so many
+// goroutines that the ring has no room for their rests, they are recorded at several ticks. It is a stage.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func sweep(s *shared) {
+	asked := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.sweeps)))
+	if asked == s.sweeping {
+		return
+	}
+	if asked != s.sweptFor {
+		s.sweptFor, s.sweepAt = asked, 0
+	}
+	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	one := sweepWords*total <= ringWords-ringKept
+	if s.sweepAt == 0 {
+		if one && s.write-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail)))+sweepWords*total > ringWords-ringKept {
+			return // until the drain has made room
 		}
-		if all {
-			allot(s, cost.FewVisits<<16)
-			return // mostly one tick is enough; the last pass follows at once, so that little time comes after it
+		s.sweepFrom = s.ticks
+	}
+	for ; s.sweepAt < total; s.sweepAt++ {
+		fetch(s, s.sweepAt+fetchAhead, total)
+		entry := s.entry(s.sweepAt)
+		if mem.Load64(entry+entryNext*8) == 0 {
+			continue
 		}
-		n.pass() // it makes room in the ring, and sets the usual quota again
+		g := uintptr(mem.Load64(entry + entryG*8))
+		// A visit fails while the goroutine parks, and if this thread loses its core meanwhile.
+		for try := 0; try < sweepTries && mem.Load64(entry+entryLooked*8) != s.now; try++ {
+			if !visitTimed(s, g, entry, s.sweepAt) {
+				return
+			}
+		}
+		if mem.Load64(entry+entryLooked*8) != s.now && !callUnmoved(s, entry, s.sweepAt) {
+			return
+		}
+	}
+	if one && s.sweepFrom != s.ticks {
+		s.sweepAt = 0
+		return
+	}
+	s.sweeping = asked
+	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.ending))) != 0 {
+		mem.StoreRelease(uintptr(unsafe.Pointer(&s.leave)), 1)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -69,6 +69,7 @@ func run(t *testing.T, env []string, bin string, args ...string) {
 // TestPrograms runs the modes of testdata/prog, without symbols. The mode "plain" and other ways to build it are in
 // TestPeerBuilds.
 func TestPrograms(t *testing.T) {
+	testenv.Long(t)
 	t.Parallel()
 	bin := build(t, "prog", "-ldflags=-s -w")
 	for dir := filepath.Dir(bin); dir != filepath.Clean(os.TempDir()); dir = filepath.Dir(dir) {
@@ -97,6 +98,13 @@ func TestPrograms(t *testing.T) {
 			run(t, []string{"GODEBUG=" + c.debug}, bin, c.mode)
 		})
 	}
+}
+
+// TestBusy takes profiles beside goroutines that need all cores, while GOMAXPROCS changes and the collector stops the world. Stop
+// does not wait for goroutines of the source that have no turn.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	run(t, nil, build(t, "busy"), "20", "0", t.TempDir())
 }
 
 // TestGoDebug checks that goruntime.GoDebug reads settings as the runtime does.
@@ -149,4 +157,10 @@ func TestLayoutOf(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestForeign samples goroutines whose stacks cannot be read, or not all of them: see testdata/foreign.
+func TestForeign(t *testing.T) {
+	testenv.Long(t)
+	run(t, nil, build(t, "foreign"))
 }

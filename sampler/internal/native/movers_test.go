@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // move lets a waiting goroutine run and wait again.
@@ -23,7 +23,7 @@ func TestMovers(t *testing.T) {
 	const goroutines, movers, visits = 640, 10, 20
 	f := newFakes(t)
 	defer unix.Munmap(f.memory)
-	allot(f.s, visits<<16)
+	allot(f.s, visits)
 	f.add(goroutines)
 	for i := range uint64(goroutines) {
 		f.start(i)
@@ -34,7 +34,11 @@ func TestMovers(t *testing.T) {
 		for i := range uint64(movers) {
 			f.move(i * goroutines / movers)
 		}
+		f.s.stirred = 0
 		told := f.tick(t)
+		if tick >= usual && f.s.stirred != movers {
+			t.Fatalf("tick %d: %d goroutines have moved, not %d", tick, f.s.stirred, movers)
+		}
 		for i := range uint64(goroutines) {
 			goid := mem.Load64(f.g(i) + f.s.Off.GID)
 			_, visited := told[goid]
@@ -48,5 +52,43 @@ func TestMovers(t *testing.T) {
 	}
 	if len(others) != goroutines-movers {
 		t.Errorf("%d of %d goroutines that do not move were visited", len(others), goroutines-movers)
+	}
+}
+
+// TestMoversInTurn has more goroutines that move between two ticks than a tick may visit. Each is visited in its turn.
+func TestMoversInTurn(t *testing.T) {
+	const movers, visits = 100, 16
+	f := newFakes(t)
+	defer unix.Munmap(f.memory)
+	allot(f.s, visits)
+	f.add(movers)
+	for i := range uint64(movers) {
+		f.start(i)
+	}
+	last := map[uint64]int{}
+	for tick := range 400 {
+		for i := range uint64(movers) {
+			f.move(i)
+		}
+		f.s.wanted = 0
+		told := f.tick(t)
+		for goid := range told {
+			last[goid] = tick
+		}
+		if tick < 100 {
+			continue // until it is known which goroutines move
+		}
+		if len(told) != visits {
+			t.Fatalf("tick %d visits %d goroutines", tick, len(told))
+		}
+		if w := f.s.wanted; w < movers*9/10 || w > movers*11/10 {
+			t.Fatalf("tick %d has %d goroutines that move, by what it found", tick, w)
+		}
+		for goid := range uint64(movers) {
+			if at := last[goid+1]; tick-at > movers/visits+1 {
+				t.Fatalf("tick %d: goroutine %d was last visited at tick %d", tick, goid+1, at)
+			}
+		}
+		f.check(t)
 	}
 }

@@ -11,11 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -35,9 +36,13 @@ type Source struct {
 	old      sigaction
 	budget   *cost.Budget
 	patience *cost.Patience
+	noPoll   error // why it is not known which connections and files goroutines wait for
 
 	quit, done chan struct{}
 	rung, deaf chan struct{} // see listen
+	listenG    atomic.Uint64 // the g of listen
+	bell       *uint64       // a futex, 1: the handler has rung for the drain; see listen
+	resting    atomic.Bool   // the drain waits for its next pass; who sets it to false is the drain
 	mute       bool          // there can be no more ticks
 	taken      int64         // how often the program had set the signal to ignored or default
 	dropped    int64         // samples lost because of that
@@ -59,16 +64,23 @@ func New() *Source { return &Source{signal: defaultSignal, version: runtime.Vers
 func (*Source) Name() string { return "native" }
 
 // Objects returns for which waits this version of Go says what a goroutine waits for: one of the
-// values of tachyon.Session.Objects.
-func (n *Source) Objects() string {
-	switch l, err := goruntime.LayoutOf(n.version); {
-	case err != nil:
-		return ""
-	case !l.Semaphores:
-		return tachyon.OnlyChannels
+// values of tachyon.Session.Objects. farEndsUnknown is that of the session.
+func (n *Source) Objects() (known, farEndsUnknown string) {
+	l, err := goruntime.LayoutOf(n.version)
+	if err != nil {
+		return "", ""
 	}
-	return tachyon.AllObjects
+	if n.noPoll != nil {
+		farEndsUnknown = n.noPoll.Error()
+	}
+	if !l.Semaphores {
+		return tachyon.OnlyChannels, farEndsUnknown
+	}
+	return tachyon.AllObjects, farEndsUnknown
 }
+
+// CountsStops reports that samples say how often goroutines have stopped running.
+func (*Source) CountsStops() bool { return true }
 
 // busy is true while a source is started: the process has only one handler. It stays true while there is a remainder.
 var busy atomic.Bool
@@ -105,6 +117,8 @@ var proven struct {
 	allgs, allp goruntime.SliceAt
 	sched       uintptr
 	perSecond   uint64 // of the cycle counter
+	polls       foundPolls
+	noPoll      error // that of findPoll
 }
 
 // start does the work of Start, on a goroutine that is locked to its thread.
@@ -116,6 +130,17 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 	if proven.l != l {
 		if err := n.verifyOffsets(l); err != nil {
 			return err
+		}
+	}
+	if proven.l != l {
+		proven.polls, proven.noPoll = n.findPoll(l)
+	}
+	if n.noPoll = proven.noPoll; n.noPoll != nil {
+		n.s.waits.Poll = 0
+	} else {
+		n.s.pollAt = proven.polls.at
+		for _, p := range proven.polls.known {
+			n.s.addPoll(p)
 		}
 	}
 	if err := n.verify(l); err != nil {
@@ -137,6 +162,8 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 	n.drain = d
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
 	n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{})
+	n.bell = new(uint64)
+	n.s.bell = uintptr(unsafe.Pointer(n.bell))
 	n.began = time.Now()
 	first := n.begin(uint64(time.Second) / uint64(max(n.cfg.Rate, 1)))
 	n.s.area = n.s.living * (n.s.now - begun) / 1000 // the first samples stand for the time since then
@@ -160,15 +187,16 @@ func (n *Source) begin(period uint64) uint64 {
 	s.asked, s.period, s.deadline, s.now, s.before = period, period, now+period, now, now
 	s.others, s.ownUntil, s.passDue = 0, 0, ^uint64(0)
 	s.forCost, s.running = 0, 0
-	s.lastRan, s.idle, s.forIdle, s.ran, s.hurry, s.asleep, s.bell = now, 0, 0, 0, 0, 0, 0
+	s.lastRan, s.idle, s.forIdle, s.ran, s.hurry, s.asleep = now, 0, 0, 0, 0, 0
 	readClock(s)
 	if s.sched != 0 {
 		s.living, s.area = s.count(), 0
 	}
-	s.limitVisits(period)
-	s.births, s.news, s.wanted = 0, 0, 0
+	s.news, s.wanted = 0, 0
 	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
+	s.looks, s.looking, s.sweeping, s.ending = 0, 0, s.sweeps, 0
 	n.budget = cost.NewBudget(n.cfg.Budget, n.cfg.Rate, n.clocks())
+	n.limit()
 	allot(s, n.budget.Quota)
 	return s.deadline
 }
@@ -183,6 +211,7 @@ func (n *Source) newDrain(l *goruntime.Layout, cfg source.Config, out source.Out
 		threads: newThreads(n.s),
 		estates: make(map[uint64]*estate),
 		objects: newObjectList(n.image),
+		ends:    newDescriptors(n.s),
 		labels:  &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
 		system:  make(map[uint64]systemKind),
 		created: make(map[uint64]creation),

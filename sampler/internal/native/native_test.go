@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -30,6 +30,7 @@ type taken struct {
 	weight    time.Duration
 	stack     []tachyon.Frame // innermost first; shared by equal stacks
 	object    *source.Object
+	stops     source.Stops
 }
 
 // recorder is a source.Out that keeps everything.
@@ -100,7 +101,7 @@ func (r *recorder) Sample(s *source.Sample) {
 		weight = s.Time - last
 	}
 	r.last[s.Goroutine] = s.Time
-	t := taken{s.Goroutine, s.Status, s.System, s.Time, weight, stack, s.Object}
+	t := taken{s.Goroutine, s.Status, s.System, s.Time, weight, stack, s.Object, s.Stops}
 	if r.keep == nil || r.keep(&t) {
 		r.samples = append(r.samples, t)
 	}
@@ -134,15 +135,16 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 	cfg.Start = time.Now()
 	r.start = cfg.Start
 	n := New()
-	if err := n.Start(cfg, r); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, n.Start(cfg, r))
 	f()
 	d := n.drain
 	n.Stop()
 	r.torn, r.lacks = d.torn, d.lacks
 	if r.err != nil {
 		t.Fatal(r.err)
+	}
+	if c := n.Stats(); c.TicksReached > c.TicksAsked {
+		t.Errorf("%d of %d ticks", c.TicksReached, c.TicksAsked)
 	}
 	return r, n.Stats()
 }
@@ -175,9 +177,7 @@ func TestPanicDownstream(t *testing.T) {
 	r, panics := newRecorder(), make(chan bool, 1)
 	r.keep = func(*taken) bool { panics <- true; panic("no room") }
 	s := New()
-	if err := s.Start(source.Config{Rate: 1000, Budget: 50, WaitFrames: true, Start: time.Now()}, r); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 50, WaitFrames: true, Start: time.Now()}, r))
 	<-panics
 	s.Stop()
 	if r.err == nil || !strings.Contains(r.err.Error(), "no room") {

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // New entries of the runtime's list of gs. The runtime makes a g where it has no dead one left to reuse, so a

@@ -7,8 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestReadNew reads lists that the runtime is about to change. Goroutines in new gs are visited at the same tick.
@@ -17,9 +18,7 @@ func TestReadNew(t *testing.T) {
 	defer unix.Munmap(f.memory)
 	s := f.s
 	memory, err := mem.Map(4096) // the list
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	defer unix.Munmap(memory)
 	list := memory.Addr()
 	s.pid, s.allgs = uint64(unix.Getpid()), f.g(mostFakes-1)
@@ -76,7 +75,7 @@ func TestReadNew(t *testing.T) {
 	}
 	tick(60, true)
 
-	allot(s, 10<<16)
+	allot(s, 10)
 	f.tick(t)
 	listed := s.listedAt
 	length(70)

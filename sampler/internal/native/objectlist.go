@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -158,14 +158,10 @@ func (o *objectList) add(x source.Object) source.Object {
 	return x
 }
 
-// waitsFor notes what a record's goroutine waits for. s is the stack of the record. waitsFor returns
-// the stack with the object's number, or s if there is none.
-func (d *drain) waitsFor(g *goroutine, r record, s *stack) *stack {
-	g.wait, g.waits = 0, g.waits[:0]
+// objectOf notes which object a record's goroutine waits for. s is the stack of the record. objectOf returns the stack with the
+// object's number, or s if there is none.
+func (d *drain) objectOf(g *goroutine, r record, s *stack) *stack {
 	list := r.objects()
-	if len(list) == 0 || !d.stacks.waitFrames {
-		return s
-	}
 	k := d.l.WaitKind(r.reason())
 	kind := k.Kind
 	switch {

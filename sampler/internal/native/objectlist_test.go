@@ -8,8 +8,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/tachyon"
 )
 

@@ -2,7 +2,7 @@
 
 package native
 
-import "github.com/gotach/profiler/sampler/internal/mem"
+import "github.com/gotach/profiler/internal/mem"
 
 // The handler's part of what goroutines wait for. A goroutine that waits for a channel, a lock or a
 // condition has the object in g.waiting, a list of runtime.sudog: one for each channel of a select,
@@ -22,8 +22,12 @@ import "github.com/gotach/profiler/sampler/internal/mem"
 //go:norace
 //go:nocheckptr
 func (r *rest) waitsFor(s *shared, g, to uintptr, reason uint64) uint64 {
-	first := uintptr(mem.Load64(g + s.Off.GWaiting))
 	bit := uint64(1) << (reason & 63)
+	if s.waits.Poll&bit != 0 {
+		p := r.pollWord(s)
+		return s.pollDesc(g, to, p, s.isPoll(p)) // not one in the other: the linker bounds the handler's stack
+	}
+	first := uintptr(mem.Load64(g + s.Off.GWaiting))
 	switch {
 	case first == 0:
 		return 0

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -111,10 +111,7 @@ func TestObjects(t *testing.T) {
 	if !alone(t) {
 		return // the goroutines do not end
 	}
-	l, err := goruntime.LayoutOf(runtime.Version())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
 	want := map[uint64]string{}
 	global.wait(want)
 	new(things).wait(want)

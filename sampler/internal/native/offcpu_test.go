@@ -13,6 +13,7 @@ import (
 
 	"github.com/felixge/fgprof"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
@@ -71,9 +72,7 @@ func TestMeasureFgprof(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			stop.Store(true)
 			all.Wait()
-			if err := end(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, end())
 		})
 		got, want := newShares(".waiter"), pprofShares(t, buf.Bytes(), ".waiter")
 		for _, s := range r.samples {

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -35,22 +35,27 @@ var unseen = map[string]string{
 	"mAllp":         "it distinguishes the list of Ps from a short-lived copy; if there are both, Start fails",
 	"MVDSOSP":       probes,
 	"MVDSOPC":       probes,
-	"modEText+8":    "the code after Go's code has no functions in the tables",
-	"modNext":       "there is no plugin",
-	"modData":       bounds,
-	"modEData":      bounds,
-	"modEBSS+8":     bounds,
+	"ModEText+8":    "the code after Go's code has no functions in the tables",
+	"ModNext":       "there is no plugin",
+	"ModData":       bounds,
+	"ModEData":      bounds,
+	"ModEBSS+8":     bounds,
 	"PFree":         count,
 	"SchedThreads":  count,
 	"SchedSystem":   count,
 	"SchedFree":     count,
 	"SchedFreeBare": count,
+	"PollFD":        polls,
+	"PollFDSeq":     polls,
+	"PollRG":        polls,
+	"PollWG":        polls,
 }
 
 const (
 	pointer = "the word before is the same address as a pointer, since Go 1.26"
 	probes  = "only a thread that has a core shows it, and the field is not read where there is a link register"
 	count   = "the number of goroutines is then not known, and [not seen] has only what looks have found"
+	polls   = "the session does not know which files and connections goroutines wait for, and says so"
 	bounds  = "they bound a search, and its result is checked"
 )
 
@@ -124,7 +129,8 @@ func tryLayout(fallback bool) string {
 	}
 	s.Stop()
 	stop.Store(true)
-	return fmt.Sprint("sampled ", len(r.samples), r.err)
+	_, unknown := s.Objects()
+	return fmt.Sprint("sampled ", len(r.samples), r.err, " ", unknown)
 }
 
 // TestShiftedLayout makes each offset wrong by one word. Start must find that, or unseen must have the field. The program
@@ -149,6 +155,10 @@ func testShifts(t *testing.T, list []shift, from int) {
 			name := list[from].name
 			listed := unseen[name]+unseen[name[:len(name)-2]] != ""
 			sampled, refused := strings.HasPrefix(result, "sampled "), strings.HasPrefix(result, "refused: ")
+			known := strings.HasSuffix(strings.TrimSpace(result), "<nil>")
+			if strings.HasPrefix(name, "Poll") == known && sampled {
+				t.Errorf("%s: whether the far ends are known: %s", name, result)
+			}
 			if name == "none" && !sampled || name != "none" && !refused && !(sampled && listed) {
 				t.Errorf("%s: %s", name, result)
 			}

@@ -5,8 +5,8 @@ package native
 import (
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // Roster entries that are in no circle: new ones, and those whose goroutines ended long ago. Ticks check
@@ -97,7 +97,7 @@ func join(s *shared, n uint64) (joined uint64) {
 				leaveOut(s, index)
 			} else {
 				if joined < (n+1)/2 {
-					if !callVisit(s, g, entry, index) {
+					if !visitTimed(s, g, entry, index) {
 						break
 					}
 					joined++
@@ -115,6 +115,5 @@ func join(s *shared, n uint64) (joined uint64) {
 			s.probe++
 		}
 	}
-	s.visits += joined * sameVisits
 	return joined
 }

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // When the next tick comes, and when the drain is woken for it. While nothing runs, ticks come
@@ -21,9 +21,6 @@ const (
 	// does. Otherwise there would be more time before the tick that finds something running than
 	// after it, and short runs and waits would be shown too long.
 	idleAfter = 100 * time.Millisecond
-
-	// idleVisits is the most visits that a tick makes then.
-	idleVisits = 4
 
 	// From then on the mean time between two ticks is the time for which nothing has run, divided by
 	// idlePart, up to idlestTicks. So a wait, and the pause before it, are wrong by a fraction at most.
@@ -93,7 +90,7 @@ func (s *shared) chance() uint64 {
 }
 
 // hasRun reports whether the program runs at this tick, or has run since the tick before. If no P has
-// a goroutine now, it compares the CPU time of the process with that of this thread. Threads that have
+// a goroutine now, and no goroutine is known to have moved, it compares the CPU time of the process with that of this thread. Threads that have
 // nothing to do use none at all. A pass of the drain, and what the runtime does for it, does not count.
 //
 //go:nosplit
@@ -108,7 +105,7 @@ func hasRun(s *shared) bool {
 	s.running += s.found
 	before := s.others
 	s.others = 0
-	if s.found != 0 {
+	if s.found != 0 || s.stirred != 0 && s.before >= s.ownUntil {
 		return true
 	}
 	if mem.Syscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) == 0 {
@@ -145,7 +142,7 @@ func wakeDrain(s *shared, ran bool) {
 	if s.ranSince && s.now-s.quietTo >= uint64(cost.PassEvery) || s.write-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords/4 {
 		mem.StoreRelease(uintptr(unsafe.Pointer(&s.asleep)), 0)
 		mem.StoreRelease(uintptr(unsafe.Pointer(&s.passDue)), s.now)
-		mem.StoreRelease(uintptr(unsafe.Pointer(&s.bell)), 1)
-		mem.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.bell)), futexWake|futexPrivate, 1, 0, 0, 0)
+		mem.StoreRelease(s.bell, 1)
+		mem.Syscall(unix.SYS_FUTEX, s.bell, futexWake|futexPrivate, 1, 0, 0, 0)
 	}
 }

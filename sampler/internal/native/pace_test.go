@@ -10,9 +10,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -102,6 +102,9 @@ func TestHasRun(t *testing.T) {
 		{"nothing", func() {}, false, false},
 		{"the beginning of a pass", func() { s.passDue = s.now }, true, false},
 		{"nothing", func() { s.passDue = ^uint64(0) }, false, false},
+		{"a goroutine that has moved", func() { s.stirred = 1 }, false, true},
+		{"one that has moved in a pass of the drain", func() { s.passes = 4 }, false, false},
+		{"nothing", func() { s.stirred = 0 }, false, false},
 		{"a goroutine that runs", func() { s.found = 1 }, false, true},
 		{"what ran at the tick before", func() { s.found = 0 }, false, true},
 	} {
@@ -119,21 +122,22 @@ func TestHasRun(t *testing.T) {
 // TestWakeDrain checks that the handler ends a long wait of the drain once something has run for
 // cost.PassEvery or the ring is filling up, and only then.
 func TestWakeDrain(t *testing.T) {
-	s := &shared{}
+	bell := new(uint64)
+	s := &shared{bell: uintptr(unsafe.Pointer(bell))}
 	tick := func(ms uint64, ran bool) (woke bool) {
 		s.now = ms * 1e6
-		s.asleep, s.bell = 1, 0
+		s.asleep, *bell = 1, 0
 		wakeDrain(s, ran)
-		if (s.bell == 0) != (s.asleep == 1) {
+		if (*bell == 0) != (s.asleep == 1) {
 			t.Error("the drain counts as asleep after the bell has rung")
 		}
-		return s.bell == 1
+		return *bell == 1
 	}
 	for _, step := range []struct {
 		ms        uint64
 		ran, wake bool
 	}{
-		{1, false, false}, {61, false, false}, {70, true, false}, {80, false, false}, {81, true, true}, {200, false, true},
+		{1, false, false}, {61, false, false}, {70, true, false}, {100, false, false}, {101, true, true}, {200, false, true},
 	} {
 		if woke := tick(step.ms, step.ran); woke != step.wake {
 			t.Errorf("%+v: the drain is woken: %v", step, woke)
@@ -152,7 +156,8 @@ func TestWakeDrain(t *testing.T) {
 // TestRest checks how long the waits of the drain are, and that Stop ends all of them.
 func TestRest(t *testing.T) {
 	newSource := func() *Source {
-		return &Source{s: &shared{}, budget: &cost.Budget{Every: cost.PassEvery}, quit: make(chan struct{}), done: make(chan struct{}),
+		bell := new(uint64)
+		return &Source{s: &shared{bell: uintptr(unsafe.Pointer(bell))}, bell: bell, budget: &cost.Budget{Every: cost.PassEvery}, quit: make(chan struct{}), done: make(chan struct{}),
 			rung: make(chan struct{}, 1), deaf: make(chan struct{})}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -176,6 +181,15 @@ func TestRest(t *testing.T) {
 		check(true, time.Millisecond)
 		close(n.deaf)
 		check(true, cost.PassEvery)
+		go func() {
+			time.Sleep(time.Millisecond)
+			if !n.resting.CompareAndSwap(true, false) {
+				t.Error("the drain does not rest in a wait")
+			}
+		}()
+		if n.rest(false, false) {
+			t.Error("it goes on although Stop has taken its place")
+		}
 		close(n.quit)
 		if n.rest(true, false) || n.rest(false, false) {
 			t.Error("it goes on after Stop")
@@ -188,7 +202,7 @@ func TestRest(t *testing.T) {
 		wakeDrain(n.s, true)
 	}
 	go n.listen()
-	if ring(); mem.LoadAcquire(uintptr(unsafe.Pointer(&n.s.bell))) != 0 {
+	if ring(); mem.LoadAcquire(n.s.bell) != 0 {
 		t.Error("the bell rings while nobody waits for long")
 	}
 	n.s.asleep = 1
@@ -203,9 +217,13 @@ func TestRest(t *testing.T) {
 		}
 		close(n.done)
 	}()
-	if n.endWaits(); n.hears() {
-		t.Error("it listens after Stop")
-	}
+	n.endWaits()
+	<-n.done
+	<-n.deaf
+
+	n = newSource()
+	n.resting.Store(true)
+	n.endWaits() // does not wait for a drain that rests and has no turn
 }
 
 // TestIdle checks that an idle program has few ticks, and that they are counted as such.

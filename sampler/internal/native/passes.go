@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/deadlock"
-	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -22,6 +22,8 @@ func (n *Source) loop(up chan struct{}) {
 	defer close(n.done)
 	defer n.caught()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	runtime.LockOSThread() // so that each pass has a time slice of its own, see own.Turn
+	defer runtime.UnlockOSThread()
 	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.drainG)), uint64(mem.Getg()))
 	close(up)
 	standstill := newStandstill(n)
@@ -69,7 +71,7 @@ func (n *Source) pass() {
 	now.Pass = float64(spent)
 	n.budget.Spend(now)
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.period)), uint64(n.budget.Period))
-	s.limitVisits(uint64(n.budget.Period))
+	n.limit()
 	allot(s, n.budget.Quota)
 	if left := n.drain.roster.leftAlive; left > 0 && !n.warned && n.cfg.Warn != nil {
 		n.warned = true
@@ -93,6 +95,7 @@ func (n *Source) pass() {
 		end = time.Now()
 	}
 	n.counts.TicksAsked = int64(end.Sub(n.began).Seconds() * float64(n.cfg.Rate))
+	n.counts.TicksReached = min(n.counts.TicksReached, n.counts.TicksAsked) // ticks come at random times, so a few more may have come
 	late := max(0, n.counts.TicksAsked-n.counts.TicksReached)
 	n.counts.TicksForBudget = min(int64(s.forCost/s.asked), late)
 	n.counts.TicksIdle = min(int64(s.forIdle/s.asked), late-n.counts.TicksForBudget)
@@ -105,15 +108,14 @@ func (n *Source) clocks() cost.Clocks {
 	s := n.s
 	perCycle := 40e3 / float64(s.tornAfter) // ns
 	r := cost.Clocks{
-		At: time.Now(), Procs: runtime.GOMAXPROCS(0),
+		At: time.Now(), Procs: runtime.GOMAXPROCS(0), Cores: n.cfg.MayUse(),
 		Process: float64(cost.ProcessCPU()), Ticker: float64(cost.ThreadCPU(n.ticker.tid)),
 		Ticks: float64(s.ticks), Running: float64(s.running),
 		Answered: float64(s.answered), Handling: float64(s.handling) * perCycle,
-		Visiting: float64(s.visiting) * perCycle, Visits: float64(s.visits) / sameVisits, News: float64(s.news), Wanted: float64(s.wanted),
-		All: s.moving.n + s.active.n - min(s.active.dead, s.active.n) + s.still.n + s.goroutines - min(s.met, s.goroutines),
+		Visiting: float64(s.visiting) * perCycle, Visits: float64(s.visits), News: float64(s.news), Wanted: float64(s.wanted),
 	}
 	if n.drain != nil {
-		r.Records = float64(n.drain.work)
+		r.Records, r.Reading = float64(n.drain.work), float64(n.drain.reading)*perCycle
 	}
 	return r
 }
@@ -131,4 +133,16 @@ func (n *Source) timed(f func()) uint64 {
 		a.passed(tid, spent)
 	}
 	return spent
+}
+
+// limit sets the number of looks at the still circle that a tick may make, and the longest time for all looks and visits at a
+// tick: half of the mean time between two ticks, or half of longestVisits if ticks are rarer.
+func (n *Source) limit() {
+	const perMicrosecond = 40 // tornAfter is 40 µs
+	s, each := n.s, 50.0      // ns, until some have been measured
+	if s.looks > fewLooks {
+		each = max(5, float64(s.looking)*40e3/float64(s.tornAfter)/float64(s.looks))
+	}
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.mostLooks)), uint64(n.budget.Share(n.cfg.MayUse())/stillLooksPart/each))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.visitLimit)), s.tornAfter/perMicrosecond*(min(s.period, uint64(longestVisits))/1000)/2)
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -37,10 +38,7 @@ func TestMeasurePprof(t *testing.T) {
 	var files [][]byte
 	list, _ := filepath.Glob("*.go")
 	for _, name := range list {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testenv.Must(os.ReadFile(name))
 		files = append(files, b)
 	}
 	measure.AtMost(t, "shares of CPU time beside runtime/pprof's", "points", 5, func() float64 {
@@ -54,9 +52,7 @@ func TestMeasurePprof(t *testing.T) {
 			// At its default of 100 Hz the reference itself would have an error of 4 points. Then
 			// StartCPUProfile prints an error message on stderr, but works.
 			runtime.SetCPUProfileRate(500)
-			if err := pprof.StartCPUProfile(&buf); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, pprof.StartCPUProfile(&buf))
 			time.Sleep(3 * time.Second)
 			pprof.StopCPUProfile()
 			stop.Store(true)

@@ -8,9 +8,9 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // refuse returns an error if the source cannot run in this program for a reason that is known

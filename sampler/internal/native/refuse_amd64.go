@@ -2,7 +2,7 @@
 
 package native
 
-import "github.com/gotach/profiler/sampler/internal/mem"
+import "github.com/gotach/profiler/internal/mem"
 
 // callTarget returns where the call instruction at pc leads, if it is one.
 //

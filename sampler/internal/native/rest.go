@@ -8,12 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // rest waits until the next pass is due. idle says that nothing has run since the last pass, soon that
-// there may be a deadlock. rest returns false if the session has ended. It leaves no timer behind.
+// there may be a deadlock. rest returns false if the session has ended; then Stop may already be at work in the drain's place. It
+// leaves no timer behind.
 func (n *Source) rest(idle, soon bool) (goesOn bool) {
 	d := n.budget.Every
 	if idle && n.hears() {
@@ -25,24 +26,30 @@ func (n *Source) rest(idle, soon bool) (goesOn bool) {
 	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.passDue)), monotonicNow()+uint64(d))
 	t := time.NewTimer(d)
 	defer t.Stop()
+	n.resting.Store(true)
+	goesOn = true
 	select {
 	case <-n.quit:
-		return false
+		goesOn = false
 	case <-t.C:
 	case <-n.rung:
 	}
+	if !n.resting.CompareAndSwap(true, false) {
+		return false
+	}
 	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 0)
-	return true
+	return goesOn
 }
 
 // listen ends a long wait of the drain when the handler rings. The handler can wake only a thread
 // that is in a system call. The drain itself is not in one: a thread in a system call keeps its P
 // for up to 10 ms, and the runtime's monitor wakes up fifty times meanwhile. This thread is in one
-// all the time.
+// all the time. When the session ends it needs a P to leave the system call, and can get that much later. So the bell is not in the
+// memory that Stop gives back.
 func (n *Source) listen() {
 	defer close(n.deaf)
-	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.listenG)), uint64(mem.Getg()))
-	bell := unsafe.Pointer(&n.s.bell)
+	n.listenG.Store(uint64(mem.Getg()))
+	bell := unsafe.Pointer(n.bell)
 	for {
 		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(bell), futexWait|futexPrivate, 0, 0, 0, 0)
 		switch e {
@@ -75,11 +82,14 @@ func (n *Source) hears() bool {
 	}
 }
 
-// endWaits ends the drain's loop and listen.
+// endWaits ends the drain's loop and listen. Afterwards the caller is the drain: it waits for a pass that is under way, but not until the
+// drain's goroutine has a turn.
 func (n *Source) endWaits() {
+	rested := n.resting.CompareAndSwap(true, false)
 	close(n.quit)
-	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.bell)), 1)
-	wake(unsafe.Pointer(&n.s.bell))
-	<-n.done
-	<-n.deaf
+	mem.StoreRelease(uintptr(unsafe.Pointer(n.bell)), 1)
+	wake(unsafe.Pointer(n.bell))
+	if !rested {
+		<-n.done
+	}
 }

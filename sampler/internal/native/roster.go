@@ -8,8 +8,8 @@ import (
 	"os"
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,11 +73,6 @@ func (r *roster) refresh() error {
 	var dead []uint64
 	crowded := have == 0 && n > uint64(maxTracked)
 	for have < n {
-		if len(r.index) >= maxTracked {
-			r.left, r.leftAlive = r.left+n-have+uint64(len(dead)), r.leftAlive+n-have
-			r.read, r.at = n, now
-			return nil
-		}
 		k := min(n-have, uint64(len(gs)))
 		if err := mem.Read(ptr+uintptr(have)*8, gs[:k]); err != nil {
 			return err
@@ -87,14 +82,18 @@ func (r *roster) refresh() error {
 			return err
 		}
 		for i, g := range gs[:good] {
-			if crowded && !living[i] {
-				if len(dead) < maxTracked {
-					dead = append(dead, g)
-				} else {
-					r.left++
+			switch {
+			case crowded && !living[i] && len(dead) < maxTracked:
+				dead = append(dead, g)
+			case crowded && !living[i], len(r.index) >= maxTracked:
+				r.left++
+				if living[i] {
+					r.leftAlive++
 				}
-			} else if err := r.include(g); err != nil {
-				return err
+			default:
+				if err := r.include(g); err != nil {
+					return err
+				}
 			}
 			have++
 			r.read = have

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -89,12 +89,8 @@ func testRosterIsBounded(t *testing.T) {
 	n := New()
 	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, cost.NewPatience(cost.CpuOfThread(), false)
 	l, err := goruntime.LayoutOf(n.version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := mem.UnlessFault(func() error { return n.prepare(l) }); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
+	testenv.OK(t, mem.UnlessFault(func() error { return n.prepare(l) }))
 	defer n.release()
 	r := &roster{s: n.s, l: l, allgs: n.drain.roster.allgs, allp: n.drain.roster.allp}
 	n.s.goroutines = 0

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // prepare finds the runtime's data and sets up shared memory, ticker, handler and timer.
@@ -37,7 +37,7 @@ func (n *Source) prepare(l *goruntime.Layout) error {
 	allgs, allp := proven.allgs, proven.allp
 	if proven.l != l {
 		proven.sched = 0
-		known, free := parked(16)
+		known, free := parked(4)
 		allgs, err = goruntime.FindAllgs(variables, append(known, mem.Getg()), maxChunks*chunkSize, n.patience.Over)
 		free()
 		if err != nil {
@@ -92,6 +92,7 @@ func (n *Source) share(l *goruntime.Layout) error {
 		maxTimers * 8,
 		goruntime.MaxModules * unsafe.Sizeof(goruntime.Code{}),
 		2 * goruntime.MaxModules * 8,
+		pollSlots * 8,
 	}
 	total := uintptr(0)
 	for i, size := range sizes {
@@ -110,7 +111,7 @@ func (n *Source) share(l *goruntime.Layout) error {
 	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
 	s.slots, s.pins, s.outside = base+sizes[4], base+sizes[5], base+sizes[6]
 	s.visitSlots, s.timerMs = base+sizes[7], base+sizes[8]
-	s.Codes, s.Orders = base+sizes[9], base+sizes[10]
+	s.Codes, s.Orders, s.pollPages = base+sizes[9], base+sizes[10], base+sizes[11]
 	if mem.PlainReads {
 		s.plain = 1
 	}
@@ -148,10 +149,27 @@ func (n *Source) share(l *goruntime.Layout) error {
 	return nil
 }
 
-// giveBack releases what the source uses. The process can have another source then, unless there is a remainder.
+// giveBack releases what the source uses. The process can have another source then, unless there is a remainder. It waits for the ends
+// of the source's goroutines, but not for long: beside goroutines that need all cores they may have no turn for seconds.
 func (n *Source) giveBack() {
+	ends := []chan struct{}{n.done, n.deaf}
+	if n.ticker != nil {
+		ends = append(ends, n.ticker.done)
+	}
 	if n.release() {
 		busy.Store(false)
+	}
+	t := time.NewTimer(answerLimit)
+	defer t.Stop()
+	for _, end := range ends {
+		if end == nil {
+			continue
+		}
+		select {
+		case <-end:
+		case <-t.C:
+			return
+		}
 	}
 }
 
@@ -162,7 +180,7 @@ func (n *Source) giveBack() {
 // this process can have no further native session until that thread has got a core.
 func (n *Source) release() (free bool) {
 	free = true
-	r := &remains{memory: n.memory}
+	r := &remains{memory: n.memory, bell: n.bell}
 	if n.drain != nil {
 		n.drain.threads.stopAll()
 		r.roster = n.drain.roster
@@ -170,7 +188,6 @@ func (n *Source) release() (free bool) {
 	if n.ticker != nil {
 		n.ticker.deleteTimer()
 		free = n.ticker.stop()
-		r.ticked = n.ticker.done
 		n.ticker = nil
 	}
 	if n.memory != nil && loadState() != nil {
@@ -190,7 +207,7 @@ func (n *Source) release() (free bool) {
 type remains struct {
 	memory mem.Mapping
 	roster *roster
-	ticked chan struct{} // closed when the tick thread has ended; nil: there was none
+	bell   *uint64
 }
 
 func (r *remains) free() {
@@ -211,14 +228,6 @@ func takeOver() bool {
 	r := remainder.Swap(nil)
 	if r == nil {
 		return false
-	}
-	select {
-	case <-r.ticked:
-	default:
-		if r.ticked != nil {
-			remainder.Store(r)
-			return false
-		}
 	}
 	if !handlersEnded(0) {
 		remainder.Store(r)

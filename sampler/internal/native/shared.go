@@ -5,8 +5,8 @@ package native
 import (
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // The memory that handler and drain share. It is one anonymous mapping outside the Go heap:
@@ -60,6 +60,9 @@ type shared struct {
 	slots  uintptr // maxProcs
 	pins   uintptr // pinSlots
 
+	pollPages uintptr // pollSlots numbers of pages, which the drain writes; see pollwaits.go
+	pollAt    uint64  // where a goroutine in [IO wait] has the address of its pollDesc, in bytes above sched.sp
+
 	visitSlots uintptr // maxVisits slots, for CPU timers
 	timerMs    uintptr // maxTimers: the M of the thread
 	cpuTag     uint64  // marks the signals of CPU timers
@@ -70,30 +73,33 @@ type shared struct {
 
 	// Written by the drain, read by the handler.
 	nprocs     uint64
-	mapped     uint64 // roster entries that have memory
-	most       uint64 // roster entries that ticks may add up to
-	adds       uint64 // 1: ticks add new entries
-	quota      uint64 // goroutines to visit a tick, 48.16 bits
-	stillAfter uint64 // an active entry that has not moved for so many ns is still
-	moverAfter uint64 // the same for a mover
-	same       uint64 // what a visit to a still goroutine that has not moved counts, in parts of a visit; see sameVisits
-	quiet      uint64 // 1: no more signals to running goroutines
-	period     uint64 // ns, mean time between two ticks that the budget allows while something runs
-	hurry      uint64 // 1: ticks come as often as asked, and do not come later while nothing runs
-	drainG     uint64 // the drain's g
-	listenG    uint64 // that of listen
-	passes     uint64 // begins and ends of the drain's passes; odd: one is under way
-	passDue    uint64 // time of the next pass
-	asleep     uint64 // 1: the drain waits for long, and the handler may ring
-	bell       uint64 // a futex, 1: the handler has rung for the drain, see listen
-	leave      uint64 // a futex, not 0: no more ticks until the timer sends a signal again
-	tail       uint64 // of the ring, words read
+	mapped     uint64  // roster entries that have memory
+	most       uint64  // roster entries that ticks may add up to
+	adds       uint64  // 1: ticks add new entries
+	quota      uint64  // goroutines to visit a tick
+	stillAfter uint64  // an active entry that has not moved for so many ns is still
+	moverAfter uint64  // the same for a mover
+	mostLooks  uint64  // looks at the still circle that a tick may make
+	sweeps     uint64  // how often lookOnce has asked for a record of each goroutine, see sweep
+	ending     uint64  // 1: the tick that has recorded them is the last one
+	quiet      uint64  // 1: no more signals to running goroutines
+	period     uint64  // ns, mean time between two ticks that the budget allows while something runs
+	hurry      uint64  // 1: ticks come as often as asked, and do not come later while nothing runs
+	drainG     uint64  // the drain's g
+	passes     uint64  // begins and ends of the drain's passes; odd: one is under way
+	passDue    uint64  // time of the next pass
+	pollFull   uint64  // 1: pollPages has no room for further pages
+	asleep     uint64  // 1: the drain waits for long, and the handler may ring
+	bell       uintptr // Source.bell
+	leave      uint64  // a futex, not 0: no more ticks until the timer sends a signal again; sweep sets it too
+	tail       uint64  // of the ring, words read
 
 	_ [64]byte
 
 	// Written by the tick thread, read by the drain.
 	head     uint64 // of the ring, words written
 	write    uint64 // next value of head, not yet published
+	ringAt   uint64 // minus the word at the ring's beginning; a tick that finds the ring empty sets it
 	deadline uint64 // of the timer, ns
 	now      uint64 // time of this tick
 	before   uint64 // time of the tick before
@@ -101,6 +107,7 @@ type shared struct {
 
 	// See pace.go.
 	found        uint64 // Ps that have a goroutine at this tick
+	stirred      uint64 // goroutines that it has found to have moved since the look before
 	passesBefore uint64 // passes at the tick before
 	ownUntil     uint64 // until then the CPU time of the process may be that of a pass of the drain
 	others       uint64 // CPU time of the process without the tick thread's, ns; 0: not known, something has run
@@ -119,8 +126,6 @@ type shared struct {
 	still    circle
 	was      found  // by the look or visit that is under way
 	outs     uint64 // entries that have been looked at and are in no circle
-	fresh    uint64 // new goroutines that the last tick has visited
-	births   uint64 // moving average of the new goroutines that a tick visits, times birthTicks
 	news     uint64 // visits to new goroutines
 	wanted   uint64 // visits that ticks would have made to goroutines that have moved if they had visited all of them
 	late     uint64 // ns by which this tick is late
@@ -137,18 +142,28 @@ type shared struct {
 	unlisted uint64 // errno with which the kernel refused to read that list
 	full     uint64 // 1: the roster has most entries, so the drain adds the ones that it needs
 	probe    uint64 // next entry to look at again
-	fraction uint64 // of a visit, left over
 	ticks    uint64
 	dropped  uint64 // samples without room
 	torn     uint64 // walks during which the goroutine moved
 	sent     uint64 // signals to running goroutines
 	refused  uint64 // errno of the last signal that could not be sent
-	visits   uint64 // times sameVisits
+	visits   uint64
 	visiting uint64 // cycles spent on visits
-	began    uint64 // when the visits of this tick began, in cycles
-	staying  uint64 // 1: the tick thread is in the handler and stays there
-	unable   uint64 // errno with which it could not wait there
-	lost     uint64 // signals that were never answered, or could not be sent
+	looks    uint64 // looks at the still circle
+	looking  uint64 // cycles spent on these, without visits
+	began    uint64 // when the looks of this tick began, in cycles
+
+	visited, moved, passed uint64 // results of lookTurn
+
+	sweepAt   uint64 // next entry for sweep
+	sweepFrom uint64 // number of the tick at which it began
+	sweptFor  uint64 // value of sweeps for which it is under way
+	sweeping  uint64 // value for which it has ended
+	swept     uint64 // the same, once its records are published
+
+	staying uint64 // 1: the tick thread is in the handler and stays there
+	unable  uint64 // errno with which it could not wait there
+	lost    uint64 // signals that were never answered, or could not be sent
 
 	_ [64]byte
 
@@ -197,11 +212,11 @@ type clock struct {
 // Records in the ring. The first word is kind | words<<8 | status<<32 |
 // reason<<40 | flags<<48.
 const (
-	recPad  = iota // skip its words
-	recTick        // words: time, area
-	recSame        // word 1: roster index; it has not run since its last recStack
-	recStay        // words: roster index, time until which it had not run since its last recStack
-	recGone        // words: roster index, goid that has ended, time of its end, entryFrom
+	recPad     = iota // skip its words
+	recTick           // words: time, area
+	recSame           // word 1: roster index; it has not run since its last recStack
+	recUnmoved        // words: roster index, time until which it had not run since its last recStack
+	recGone           // words: roster index, goid that has ended, time of its end, entryFrom
 	recStack
 	recScheduler // words: thread, its CPU time; it has a P, but no goroutine
 )
@@ -309,7 +324,7 @@ func (s *shared) base() uintptr { return uintptr(unsafe.Pointer(s)) }
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (s *shared) words(n uint64) uintptr { return s.ring + uintptr(n&(ringWords-1))*8 }
+func (s *shared) words(n uint64) uintptr { return s.ring + uintptr((n+s.ringAt)&(ringWords-1))*8 }
 
 //go:nosplit
 //go:norace

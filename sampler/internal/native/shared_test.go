@@ -58,13 +58,8 @@ func TestPeerTwoLibraries(t *testing.T) {
 	lib := build(t, "clib", "-buildmode=c-shared")
 	// The second library must be another file: dlopen loads the same inode only once.
 	other := filepath.Join(t.TempDir(), "other")
-	b, err := os.ReadFile(lib)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(other, b, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(os.ReadFile(lib))
+	testenv.OK(t, os.WriteFile(other, b, 0o700))
 	bin := cc(t, "cc", "two")
 	for _, mode := range []string{"none", "first", "second", "both", "late", "nested", "crossed"} {
 		t.Run(mode, func(t *testing.T) { survives(t, false, 5, bin, lib, other, mode) })

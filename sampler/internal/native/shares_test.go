@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // shares sums up weights by function, flat and cumulative, of the stacks that have the function named of.
@@ -63,10 +65,7 @@ func (s *shares) apart(other *shares, least float64) (points float64) {
 // pprofShares counts the first values of a profile in pprof's format, without the drain's.
 func pprofShares(t *testing.T, file []byte, of string) *shares {
 	t.Helper()
-	p, err := profile.ParseData(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(profile.ParseData(file))
 	s := newShares(of)
 	for _, sample := range p.Sample {
 		var stack []string // innermost first

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestOldHandlerStays takes the signal and gives it back many times. There must always be a handler that gets
@@ -15,10 +16,7 @@ import (
 // session begins or ends.
 func TestOldHandlerStays(t *testing.T) {
 	take := func() {
-		old, err := takeSignal(defaultSignal)
-		if err != nil {
-			t.Fatal(err)
-		}
+		old := testenv.Must(takeSignal(defaultSignal))
 		releaseSignal(defaultSignal, old)
 	}
 	take()

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/own"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )

@@ -6,7 +6,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestStackBesideData checks which words are part of a stack's key. For a running goroutine, data next to
@@ -36,17 +37,7 @@ func TestStackBesideData(t *testing.T) {
 
 func tableOfProgram(t *testing.T) *goruntime.FuncTable {
 	t.Helper()
-	l, err := goruntime.LayoutOf(runtime.Version())
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := goruntime.FindImage(handlerPC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := goruntime.FindFuncTable(img, l, handlerPC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return table
+	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
+	img := testenv.Must(goruntime.FindImage(handlerPC))
+	return testenv.Must(goruntime.FindFuncTable(img, l, handlerPC))
 }

@@ -10,7 +10,7 @@ package native
 // What a stage gets a pointer to would be allocated on the heap, if it was on the stack. So the address of a
 // variable of the caller is given as a uintptr.
 var (
-	callStay        = stay
+	callStay        = takeTicks
 	callTick        = onTick
 	callInterrupt   = interrupt
 	callInterrupted = onInterrupt
@@ -39,10 +39,10 @@ var (
 	callCensus      = census
 	callTurns       = visitSome
 	callMovers      = visitMovers
-	callYoung       = visitYoung
 	callNew         = visitNew
-	callTurn        = visitTurn
+	callStill       = lookStill
 	callLook        = lookTurn
+	callSweep       = sweep
 	callJoin        = join
 	callUnmoved     = recordUnmoved
 	callGone        = gone

@@ -20,17 +20,25 @@ import (
 
 // stalling are the functions in which a thread may lose its core between two statements.
 var stalling = map[string][]string{
-	"handler.go": {"stay", "onTick", "interruptAll"},
+	"handler.go": {"takeTicks", "onTick", "interruptAll", "interrupt", "harvest"},
+	"census.go":  {"census"},
+	"pace.go":    {"next", "hasRun", "wakeDrain"},
 	"turns.go":   {"visitSome", "visitMovers", "visitNew"},
 	"newgs.go":   {"addNew"},
+	"rest.go":    {"rest", "listen", "endWaits"},
 	"drain.go":   {"pass"},
 	"passes.go":  {"pass", "loop"},
 	"native.go":  {"Start", "start", "begin"},
-	"setup.go":   {"prepare", "release", "memoryInUse"},
-	"verify.go":  {"verify", "sampleHere"},
-	"tick.go":    {"startTicker", "arm", "leave", "stop"},
-	"look.go":    {"lookOnce"},
+	"setup.go":   {"prepare", "giveBack", "release", "takeOver", "memoryInUse"},
+	"verify.go":  {"verify", "sampleHere", "parked"},
+	"tick.go":    {"startTicker", "createTimer", "arm", "deleteTimer", "leave", "stop"},
+	"look.go":    {"lookOnce", "sweep"},
 	"stop.go":    {"Stop", "silence", "finishRing"},
+	"losses.go":  {"losses", "giveUp"},
+
+	"verify_offsets.go": {"checkSyscall", "checkRuns", "checkTimers", "checkIdle", "checkPreempt", "checkVDSO"},
+	"verify_objects.go": {"checkObjects"},
+	"verify_poll.go":    {"findPoll", "pollsOf"},
 }
 
 // stallHere is what the tests insert. It makes the thread sleep for two seconds, once, without telling the runtime.
@@ -43,12 +51,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 var stallAt uint64
 
-var stallFor = [2]uint64{2, 0}
+var stallUntil [2]uint64
 
 func init() { fmt.Sscan(os.Getenv("GOTACH_STALL"), &stallAt) }
 
@@ -57,8 +65,11 @@ func init() { fmt.Sscan(os.Getenv("GOTACH_STALL"), &stallAt) }
 //go:nocheckptr
 func stallHere(n uint64) {
 	if n == stallAt && mem.Cas64(uintptr(unsafe.Pointer(&stallAt)), n, 0) {
-		at := uintptr(unsafe.Pointer(&stallFor))
-		for -mem.Syscall(unix.SYS_NANOSLEEP, at, at, 0, 0, 0, 0) == uintptr(unix.EINTR) {
+		// Until a time: a sleep for a time that signals interrupt again and again would begin anew each time.
+		at := uintptr(unsafe.Pointer(&stallUntil))
+		mem.Syscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, at, 0, 0, 0, 0)
+		stallUntil[0] += 2
+		for -mem.Syscall(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, at, 0, 0, 0) == uintptr(unix.EINTR) {
 		}
 	}
 }
@@ -67,15 +78,9 @@ func stallHere(n uint64) {
 // stalls returns a file's text with stallHere before each statement of the functions, and where these are. They are
 // numbered from the length of places + 1 on.
 func stalls(t *testing.T, file string, functions, places []string) ([]byte, []string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile(file))
 	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, file, text, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(parser.ParseFile(fset, file, text, 0))
 	var out bytes.Buffer
 	done, seen := 0, 0
 	for _, decl := range f.Decls {
@@ -121,16 +126,11 @@ func stalls(t *testing.T, file string, functions, places []string) ([]byte, []st
 // Start, a tick, the drain and Stop. The program must neither end nor hang, must say an error if there is no profile, and
 // must be able to sample again.
 func TestPeerStalls(t *testing.T) {
-	dir, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testenv.Must(filepath.Abs("."))
 	temp, replace, places := t.TempDir(), map[string]string{}, []string(nil)
 	add := func(name string, text []byte) {
 		replace[filepath.Join(dir, name)] = filepath.Join(temp, name)
-		if err := os.WriteFile(filepath.Join(temp, name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(temp, name), text, 0o644))
 	}
 	add("stallhere.go", []byte(stallHere))
 	for file, functions := range stalling {
@@ -138,14 +138,9 @@ func TestPeerStalls(t *testing.T) {
 		text, places = stalls(t, file, functions, places)
 		add(file, text)
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	overlay := testenv.Must(json.Marshal(map[string]any{"Replace": replace}))
 	file := filepath.Join(temp, "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(file, overlay, 0o644))
 	bin := build(t, "stalls", "-overlay="+file)
 	t.Logf("%d steps", len(places))
 	steps := make(chan int)

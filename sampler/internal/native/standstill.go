@@ -7,10 +7,10 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/deadlock"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // standstill finds deadlocks that the session hides; see package deadlock. It asks what the runtime
@@ -120,7 +120,7 @@ func (s *standstill) ownRest() bool {
 	for i := range mem.LoadAcquire(uintptr(unsafe.Pointer(&n.goroutines))) {
 		g := uintptr(mem.Load64(n.entry(i) + entryG*8))
 		m, status := mem.Load64(g+off.GM), mem.Load32(g+off.GStatus)
-		if !goruntime.Alive(status) || uint64(g) == n.drainG || uint64(g) == n.listenG || m == n.tickM ||
+		if !goruntime.Alive(status) || uint64(g) == n.drainG || uint64(g) == s.n.listenG.Load() || m == n.tickM ||
 			!own.Created(s.n.drain.creation(mem.Load64(g+off.GGoPC)).by) {
 			continue
 		}

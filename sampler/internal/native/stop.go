@@ -10,14 +10,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/own"
 )
 
 // Stop ends sampling; see source.Source.
 func (n *Source) Stop() {
 	n.endWaits()
-	n.guarded(func() { n.lookOnce(false) })
+	n.guarded(func() { n.lookOnce(lastLook, true) })
 	ended := n.silence()
+	own.Again() // what follows can take some ms
 	if !n.broken {
 		if ended {
 			n.finishRing()
@@ -46,10 +48,6 @@ func (n *Source) silence() (ended bool) {
 	within(answerLimit, func() bool { return !n.pending() })
 	return ended
 }
-
-// answerLimit bounds how long Stop waits for threads that were sent a signal and have not got
-// a core since.
-const answerLimit = 200 * time.Millisecond
 
 // pending reports whether a living thread has not answered its signal yet.
 func (n *Source) pending() bool {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // If the system refuses a Go program a new thread, the runtime ends the program. A session

@@ -12,17 +12,12 @@ import (
 // TestRoom calls Room many times. No thread may be left.
 func TestRoom(t *testing.T) {
 	count := func() int {
-		list, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := testenv.Must(os.ReadDir("/proc/self/task"))
 		return len(list)
 	}
 	before := count()
 	for range 30 {
-		if err := Room(Threads); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, Room(Threads))
 	}
 	after := 0
 	testenv.Await(func() bool { after = count(); return after <= before+8 })

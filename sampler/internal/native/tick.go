@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/own"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // ticker is the thread that takes the ticks. It waits in a futex system call, so it holds no
@@ -138,11 +138,25 @@ func (t *ticker) deleteTimer() {
 // thread may still use stays mapped.
 const stopLimit = time.Second
 
-// within waits until done returns true, up to limit. It reports whether done returned true.
+// answerLimit bounds how long Stop waits for threads that were sent a signal and have not got
+// a core since, and for goroutines that have nothing left to do but end.
+const answerLimit = 200 * time.Millisecond
+
+// shortNaps is how many times within waits with its P.
+const shortNaps = 10
+
+// within waits until done returns true, up to limit. It reports whether done returned true. It is for what other threads do without a
+// P. Where many goroutines run, it can take seconds to get a P again, so at first within does not give up its own.
 func within(limit time.Duration, done func() bool) bool {
-	for end := time.Now().Add(limit); !done(); time.Sleep(20 * time.Microsecond) {
+	nap := unix.Timespec{Nsec: 20_000}
+	for try, end := 0, time.Now().Add(limit); !done(); try++ {
 		if time.Now().After(end) {
 			return done()
+		}
+		if try < shortNaps {
+			unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
+		} else {
+			time.Sleep(20 * time.Microsecond)
 		}
 	}
 	return true
@@ -157,22 +171,12 @@ func (t *ticker) leave() bool {
 }
 
 // stop ends the ticks, the wait and the thread's goroutine. If it returns true, no tick is under
-// way or pending, because the thread has left its system call. If it returns false, the thread has
-// got no core for stopLimit; the goroutine ends when it gets one.
+// way, and no other will be: a signal that is still pending finds that the ticks have ended. If it returns false, the thread has
+// got no core for stopLimit. The goroutine ends when it gets a P.
 func (t *ticker) stop() bool {
 	atomic.StoreUint32(&t.word, 1) // before leave: when the handler leaves, the system call ends too
 	wake(unsafe.Pointer(&t.word))
-	if !t.leave() {
-		return false
-	}
-	return within(stopLimit, func() bool {
-		select {
-		case <-t.done:
-			return true
-		default:
-			return false
-		}
-	})
+	return t.leave()
 }
 
 // wake wakes the thread that waits on a futex.

@@ -6,307 +6,215 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
 )
-
-// A circle is a circular list of roster entries. Ticks go around it in two ways:
-//
-//   - A look finds out whether the entry has a living goroutine, which one, and whether it has
-//     moved. A look is a few loads.
-//   - A visit also records the goroutine, and walks its stack if it has moved.
-//
-// An entry has moved if its goroutine has run since its stack was recorded. There are three circles:
-//
-//   - Movers have moved lately, after their first visit. They do what the program does, so each tick visits
-//     all of them, as far as it can.
-//   - Active entries are those of young goroutines that have not moved since their first visit, and of
-//     goroutines that have just ended. Each tick looks at all of them, as far as it can. It visits those that are
-//     new, and those that have moved, which become movers.
-//   - The others are still. Each tick looks at some of them. Those that have moved become movers. The visits
-//     that movers and new goroutines leave over go to those that have not moved.
-//
-// A goroutine that waits for ever needs its stack recorded once, a goroutine that serves requests at each tick.
-// In a service most goroutines have waited for a long time and will go on to, and they must not take the
-// visits from those that move.
-//
-// A look that finds that a goroutine has not moved is worth as much as a visit. When the goroutine has moved and
-// is visited, the visit first records until when looks found it where it was (recStay). So it does no
-// harm if those that do not move are hardly ever visited.
-//
-// The runtime reuses the g of a goroutine that has ended, the most recently ended first. Entries
-// of goroutines that have just ended stay in the active circle. If there are too many, they are in
-// no circle, because a program that once had a hundred thousand goroutines keeps as many gs. Each
-// tick checks some of these, in turns, for being alive again (outside.go).
-//
-// # How much time samples stand for
-//
-// The first sample of a goroutine stands for the time since the last look at its entry before,
-// when the entry had no goroutine or another one. Its other samples stand for the time since the
-// sample before. The last one is at the last look that found it alive. So a goroutine gets on
-// average the time that it lived: too much at its beginning and too little at its end. A goroutine
-// that lives for a fraction of a period is found by a fraction of the ticks, and its sample stands
-// for the whole period.
-//
-// If the time between two looks is longer than a period, half of the excess is taken off the
-// beginning and added to the end, see excess. Most goroutines live longer than that time, and it
-// can be longer at their beginning than at their end, or depend on what the program does: ticks are
-// late when the program needs all cores, and rare while it is idle. Stalls of the whole program are left out, see stall.
-//
-// A goroutine that looks have found and that ends before a visit has no sample. Its time counts as
-// not seen (drain.ended).
-type circle struct {
-	n      uint64 // number of entries
-	dead   uint64 // number of entries whose goroutine has ended
-	cursor uint64 // index of the entry that was visited last
-	look   uint64 // index of the entry that was looked at last
-	passed uint64 // number of entries that visits have passed so far
-}
 
 const (
 	// keepDead is the number of dead entries that stay in the active circle, besides as many as
 	// there are living ones. A P keeps up to 64 dead gs for reuse (runtime.gfput).
 	keepDead = 256
 
-	// Looks at a tick for each visit that the quota allows, or, in the active circle, for each new
-	// goroutine that the last ticks have found, up to cost.FewVisits of these. A look at a goroutine whose g
+	// A tick looks at so many movers, and at so many active entries, for each visit that the quota allows. A look at a goroutine whose g
 	// is in the processor's caches takes some 10 ns, one at another goroutine ten times as long or more.
-	// A tick looks at fewLooks still ones at least.
-	activeLooks, stillLooks, fewLooks = 32, 2, 64
+	activeLooks = 32
 
-	// A tick visits so many more new goroutines, for each visit that the quota allows or for each of
-	// cost.FewVisits. The quota does not limit these: without them the time of short-lived goroutines would be
+	// Looks go around the still circle in stillTurn, with at least fewLooks at a tick, but they take one part in stillLooksPart of
+	// the budget at most.
+	stillTurn      = 100 * time.Millisecond
+	fewLooks       = 64
+	stillLooksPart = 4
+
+	// A tick visits so many more new goroutines, for each visit that the quota allows.
+	// The quota does not limit these: without them the time of short-lived goroutines would be
 	// missing. The ticks become rarer instead.
 	newVisits = 3
 
-	// A visit to a goroutine that has not moved takes a tenth of the time of another visit, in tick and
-	// drain. So sameVisits of these count as one.
-	sameVisits = 8
-
-	// Movers leave one in stillVisits of the visits to the still circle.
-	stillVisits = 8
-
 	// An entry that has not moved for so many periods, and for so many turns of the looks at the
-	// still circle, is still. It has not to wait for longer than youngStays if it has never moved, and a mover
-	// waits for moverStays at least, unless there are too many.
+	// still circle, is still. It has not to wait for longer than youngRests if it has never moved, and a mover
+	// waits for moverRests at least, unless there are too many.
 	stillPeriods, stillTurns = 20, 4
-	youngStays, moverStays   = 100 * time.Millisecond, 2 * time.Second
+	youngRests, moverRests   = 100 * time.Millisecond, 2 * time.Second
 
-	// A tick that is late by so many periods may follow a stall of the program, and so many ticks after
-	// it read the CPU time of the process.
-	stallPeriods, watchTicks = 3, 1000
-
-	// birthTicks is the number of ticks over which the number of new goroutines is averaged.
-	birthTicks = 16
+	// restFirst is the age at which a rest has its first record, and restBeat the longest time between two, in ns. Those of
+	// different entries come at restPhases different times.
+	restFirst, restBeat, restPhases = 1 << 26, 1 << 30, 128
 
 	// longestVisits bounds the time for visits at a tick if ticks are rare.
 	longestVisits = 20 * time.Millisecond
 
-	// fetchAhead is the number of entries that a look or a visit prefetches ahead. With many
-	// goroutines their gs are not in the processor's caches, and waiting for memory is most of the
-	// cost. Neighbours in the roster are mostly neighbours in their circle.
+	// Between two ticks the program uses the processor's caches, and waiting for memory is most of the cost of looks and
+	// visits. So it is prefetched, see fetchNext. A visit reads gBytes of the g and mostly no more than stackBytes of the stack.
+	fetchStages, fetchApart, gBytes, stackBytes = 4, 4, 400, 1024
+
+	// fetchAhead is the number of entries that looks at other entries prefetch ahead: neighbours in the roster are mostly
+	// neighbours in their circle.
 	fetchAhead = 8
 )
 
-// allot sets the number of visits that a tick may make, as a 48.16 bit fixed point number.
+// allot sets the number of visits that a tick may make, and how long entries stay in the
+// other circles until they are still.
 func allot(s *shared, quota uint64) {
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.quota)), quota)
-	whole := max(quota>>16, 1)
-	turn := s.still.n / max(stillLooks*whole, fewLooks) * s.period
+	turn := max(uint64(stillTurn), s.still.n*s.period/max(s.mostLooks, fewLooks))
 	least := stillPeriods * s.period
-	after := max(least, min(stillTurns*turn, uint64(youngStays)))
-	movers := max(least, stillTurns*turn, uint64(moverStays))
-	if s.active.n > activeLooks*whole {
+	after, movers := max(least, uint64(youngRests)), max(least, stillTurns*turn, uint64(moverRests))
+	if s.active.n > activeLooks*quota {
 		after = least // there are more active ones than a tick can look at
 	}
-	if s.moving.n > sameVisits*whole {
+	if s.moving.n > activeLooks*quota {
 		movers = least
 	}
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.stillAfter)), after)
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.moverAfter)), movers)
-	mem.StoreRelease(uintptr(unsafe.Pointer(&s.same)), max(1, sameVisits*s.asked/max(s.period, 1)))
 }
 
-// limitVisits sets the longest time for visits at a tick: half of the mean time between two ticks, in ns,
-// or half of longestVisits if ticks are rarer.
-func (s *shared) limitVisits(period uint64) {
-	const perMicrosecond = 40 // tornAfter is 40 µs
-	limit := s.tornAfter / perMicrosecond * (min(period, uint64(longestVisits)) / 1000) / 2
-	mem.StoreRelease(uintptr(unsafe.Pointer(&s.visitLimit)), limit)
-}
-
-// visitSome visits as many goroutines as the quota allows for a tick, and looks at more of them:
-// the movers first, then new ones and those that begin to move, then the others.
+// visitSome looks at goroutines, and visits as many of those that have moved as the quota allows for a tick, and new ones.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func visitSome(s *shared) {
 	quota := mem.Load64(uintptr(unsafe.Pointer(&s.quota)))
-	s.fraction += quota
-	n := s.fraction >> 16
-	s.fraction &= 0xffff
-	if s.idle != 0 {
-		n = min(n, idleVisits)
-	}
-	whole := max(quota>>16, 1)
 	s.began = mem.Cycles()
-	s.fresh = 0
-	still := min(s.still.n, (n+stillVisits-1)/stillVisits)
-	n -= still
-	n -= callMovers(s, n, whole)
-	// What new goroutines do not need is for those that have not moved.
-	spare := n - min(n, s.births/birthTicks)
-	n -= spare
-	spare -= callYoung(s, spare)
-	still += spare + callNew(s, n, whole)
-	callTurn(s, &s.still, still, mem.Load64(uintptr(unsafe.Pointer(&s.same))))
-	s.wanted += callLook(s, &s.still, max(stillLooks*whole, fewLooks), max(whole, cost.FewestVisits))
-	s.news += s.fresh
-	s.births += s.fresh - s.births/birthTicks
-	s.visiting += mem.Cycles() - s.began
+	callSweep(s)
+	callMovers(s, quota)
+	callNew(s, quota-min(quota, s.visited), quota)
+	callStill(s, quota)
 }
 
-// visitMovers visits up to n movers and looks at others. It returns the number of visits. whole is the number of visits that
-// the quota allows for a tick. It is a stage.
+// visitMovers looks at movers, and visits up to quota of them. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitMovers(s *shared, n, whole uint64) uint64 {
-	c := &s.moving
-	passed := c.passed
-	visited := callTurn(s, c, n, 1)
-	s.wanted += visited
-	if passed = c.passed - passed; passed < c.n {
-		s.wanted += visited * (c.n - passed) / max(passed, 1) // so many more would be needed for all of them
+func visitMovers(s *shared, quota uint64) {
+	all := s.moving.n
+	callLook(s, &s.moving, activeLooks*quota, quota)
+	s.wanted += s.moved
+	if s.passed < all {
+		s.wanted += s.moved * (all - s.passed) / max(s.passed, 1) // so many more would be needed for all of them
 	}
-	callLook(s, c, activeLooks*whole, 0)
-	return min(n, visited)
 }
 
-// visitYoung visits up to n active goroutines that have not moved, and returns the number of visits. It is a stage.
+// visitNew visits new goroutines, and those that move for the first time. n is the number of visits that movers have
+// left over of the quota. It may make more visits. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitYoung(s *shared, n uint64) uint64 {
-	living := s.active.n - s.active.dead
-	if living == 0 {
-		return 0
-	}
-	part := n
-	if n < living {
-		part = n / 2 // the still ones get the rest
-	}
-	return min(n, callTurn(s, &s.active, part, 1))
-}
-
-// visitNew visits new goroutines, and those that move for the first time. It is a stage, with the same parameters
-// as visitMovers. It may make more visits. It returns how many are left.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func visitNew(s *shared, n, whole uint64) (left uint64) {
-	most := n + newVisits*max(whole, cost.FewVisits)
+func visitNew(s *shared, n, quota uint64) {
+	most := n + newVisits*quota
 	joined := callJoin(s, most)
-	looks := activeLooks * max(whole, min(s.births/birthTicks, cost.FewVisits))
-	found := callLook(s, &s.active, looks, most-min(most, joined))
-	s.wanted += found - min(found, s.fresh)
-	s.fresh += joined
-	return n - min(n, found+joined)
+	callLook(s, &s.active, activeLooks*quota, most-min(most, joined))
+	s.wanted += s.moved
+	s.news += joined
 }
 
-// visitTurn visits the next n living goroutines of a circle, or fewer if there are fewer or if
-// that takes too long. same is the part of a visit, in sameVisits, for which a goroutine counts that
-// has not moved. visitTurn returns the number of visits. Entries known to be dead are left to looks. It is a stage.
+// lookStill looks at still entries. It visits those that have moved, which become movers, and at the beginning of a session
+// those that no visit has recorded yet. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func visitTurn(s *shared, c *circle, n, same uint64) uint64 {
-	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	most, visited := n*sameVisits, uint64(0)
-	for left := c.n; left > 0 && visited < most; left-- {
-		before := c.cursor
-		index := mem.Load64(s.entry(before)+entryNext*8) - 1
-		if index >= total {
-			break // the entry is in no circle, which cannot be
-		}
-		entry := s.entry(index)
-		c.passed++
-		if mem.Load64(entry+entryLooked*8) == s.now || mem.Load64(entry+entryMoved*8) == 0 {
-			c.cursor = index
-			continue
-		}
-		fetch(s, index+fetchAhead, total)
-		g := uintptr(mem.Load64(entry + entryG*8))
-		find(s, c, entry, g)
-		from := s.write
-		if !callVisit(s, g, entry, index) {
-			c.passed--
-			break // no room in the ring: the next tick begins with this entry
-		}
-		if s.write-from < headWords {
-			visited += same
-		} else {
-			visited += sameVisits
-		}
-		c.cursor = index
-		settle(s, c, before, index)
-		if left&31 == 0 && mem.Cycles()-s.began > mem.Load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
-			break
-		}
-	}
-	s.visits += visited
-	return (visited + sameVisits - 1) / sameVisits
+func lookStill(s *shared, quota uint64) {
+	n := min(s.still.n*((s.now-s.before)/1000)/uint64(stillTurn/1000), mem.LoadAcquire(uintptr(unsafe.Pointer(&s.mostLooks))))
+	start, visiting := mem.Cycles(), s.visiting
+	callLook(s, &s.still, max(n, fewLooks), quota)
+	s.looking += mem.Cycles() - start - (s.visiting - visiting)
+	s.looks += s.passed
+	s.wanted += s.moved
 }
 
-// lookTurn looks at the next n entries of a circle that the tick has not visited. It visits new
-// goroutines and those that have moved, at most so many as visits says, and returns their number. Still
-// ones that no visit has recorded yet are as old as the session, and wait for their turn. It is a stage.
+// lookTurn looks at the next n entries of a circle that the tick has not visited, or fewer if that takes too long. It visits new
+// goroutines and those that have moved, at most so many as most says. It sets s.visited to their number, s.moved to that
+// of those that have moved, and s.passed to that of all looks. Among movers it ends at the first one that it may not
+// visit, and the next tick begins with that one. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func lookTurn(s *shared, c *circle, n, visits uint64) (visited uint64) {
+func lookTurn(s *shared, c *circle, n, most uint64) {
+	s.visited, s.moved, s.passed = 0, 0, 0
 	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	for left := min(c.n, n); left > 0; left-- {
+	all := min(c.n, n)
+	for left := all; left > 0; left-- {
+		fetchNext(s, c, left == all, total)
 		before := c.look
 		index := mem.Load64(s.entry(before)+entryNext*8) - 1
 		if index >= total {
-			break // the entry is in no circle, which cannot be
+			return // the entry is in no circle, which cannot be
 		}
 		entry := s.entry(index)
-		c.look = index
 		if mem.Load64(entry+entryLooked*8) == s.now {
+			c.look = index
 			continue
 		}
-		fetch(s, index+fetchAhead, total)
+		if c.n > orderSize {
+			fetch(s, index+fetchAhead, total)
+		}
 		g := uintptr(mem.Load64(entry + entryG*8))
 		find(s, c, entry, g)
-		if visited < visits && wants(s, g) {
-			if !callVisit(s, g, entry, index) {
-				return visited
+		if s.was.wants && s.visited == most && c == &s.moving {
+			return
+		}
+		if s.was.wants && s.visited < most {
+			if !visitTimed(s, g, entry, index) {
+				return // no room in the ring: the next tick begins with this entry
 			}
-			visited++
+			s.visited++
 			if s.was.first {
-				s.fresh++
+				s.news++
 			}
-			s.visits += sameVisits
 		} else {
-			if !meet(s, entry, index, mem.Load64(g+s.Off.GID), s.was.lives) {
-				return visited
+			if !meet(s, entry, index, mem.Load64(g+s.Off.GID), s.was.lives) || s.was.rests && recordDue(s, g, entry, index, most) && !same(s, index) {
+				return
 			}
 			mem.Store64(entry+entryLooked*8, s.now)
 		}
+		if s.was.wants && !s.was.first && s.was.moved {
+			s.moved++
+		}
+		s.passed++
+		c.look = index
+		c.order[c.looks&(orderSize-1)] = uint32(index)
+		c.looks++
 		settle(s, c, before, index)
 		if left&31 == 0 && mem.Cycles()-s.began > mem.Load64(uintptr(unsafe.Pointer(&s.visitLimit))) {
-			break
+			return
 		}
 	}
-	return visited
+}
+
+// visitTimed visits a goroutine, and adds the visit to the counters that the budget reads.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func visitTimed(s *shared, g, entry uintptr, index uint64) bool {
+	start := mem.Cycles()
+	ok := callVisit(s, g, entry, index)
+	s.visiting += mem.Cycles() - start
+	s.visits++
+	return ok
+}
+
+// recordDue reports whether a goroutine that rests has a record at this look: at the age of restFirst, when its age doubles, and once
+// a restBeat. If the program is killed, the time since the last one is missing. One that waits for a lock has a record
+// at each look, which is one of the visits that the tick may make: who holds the lock is found from these.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordDue(s *shared, g, entry uintptr, index, visits uint64) bool {
+	if s.visited < visits && s.waits.Elem>>(mem.Load8(g+s.Off.GWaitReason)&63)&1 != 0 {
+		s.visited++
+		return true
+	}
+	moved, looked := mem.Load64(entry+entryMoved*8), mem.Load64(entry+entryLooked*8)
+	age, before := s.now-moved, looked-min(moved, looked)
+	phase := index & (restPhases - 1) * (restBeat / restPhases) // or all those that have rested since Start had theirs at the same tick
+	a, b := age/restFirst, before/restFirst
+	return a^b > a&b || (age+phase)/restBeat != (before+phase)/restBeat // a^b > a&b: their highest bits differ
 }
 
 // fetch prefetches what a look reads.
@@ -316,6 +224,45 @@ func lookTurn(s *shared, c *circle, n, visits uint64) (visited uint64) {
 //go:nocheckptr
 func fetch(s *shared, index, total uint64) {
 	if index < total {
-		mem.Prefetch(uintptr(mem.Load64(s.entry(index)+entryG*8)) + s.Off.GStatus)
+		mem.Prefetch(uintptr(mem.Load64(s.entry(index)+entryG*8))+s.Off.GStatus, 1)
+	}
+}
+
+// fetchNext prefetches what is read of entries further on in a circle: the entry, what a look reads, and of those that have
+// moved what a visit reads, the stack last. Each of these tells where the next one is, so they are fetchApart looks apart.
+// Which entry comes is known from the turn before. It is a hint: entries may have come and gone since.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func fetchNext(s *shared, c *circle, first bool, total uint64) {
+	for stage := uint64(1); stage <= fetchStages && c.n > fetchStages*fetchApart && c.n <= orderSize; stage++ {
+		last := (fetchStages + 1 - stage) * fetchApart
+		d := last
+		if first {
+			d = 1
+		}
+		for ; d <= last; d++ {
+			index := uint64(c.order[(c.looks+d-1-c.n)&(orderSize-1)])
+			if index >= total {
+				continue
+			}
+			entry := s.entry(index)
+			if stage == 1 {
+				mem.Prefetch(entry, 1)
+				continue
+			}
+			g := uintptr(mem.Load64(entry + entryG*8))
+			switch {
+			case stage == 2:
+				mem.Prefetch(g+s.Off.GStatus, 1)
+			case mem.Load64(entry+entryMark*8) == mark(s, g):
+			case stage == 3:
+				mem.Prefetch(g, gBytes)
+			default:
+				sp := uintptr(mem.Load64(g + s.Off.GSchedSP))
+				mem.Prefetch(sp, min(uintptr(mem.Load64(g+s.Off.GStackHi))-sp, stackBytes))
+			}
+		}
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/testenv"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
@@ -37,10 +38,7 @@ const (
 )
 
 func newFakes(t fataler) *fakes {
-	l, err := goruntime.LayoutOf(runtime.Version())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
 	head := (unsafe.Sizeof(shared{}) + 63) &^ 63
 	sizes := []uintptr{head, ringWords * 8, maxChunks * 8, chunkSize * entryWords * 8, mostFakes * fakeSize, 4096, mostFakes/8 + 8}
 	total := uintptr(0)
@@ -48,10 +46,7 @@ func newFakes(t fataler) *fakes {
 		sizes[i] = total
 		total += size
 	}
-	memory, err := mem.Map(total)
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := testenv.Must(mem.Map(total))
 	base := memory.Addr()
 	s := at(base)
 	s.Off = l.Offsets
@@ -131,7 +126,7 @@ func (f *fakes) check(t fataler) {
 	s, in := f.s, make([]bool, f.s.goroutines)
 	for name, c := range map[string]*circle{"moving": &s.moving, "active": &s.active, "still": &s.still} {
 		dead := uint64(0)
-		for i, n := c.cursor, uint64(0); n < c.n; n++ {
+		for i, n := c.look, uint64(0); n < c.n; n++ {
 			if i = mem.Load64(s.entry(i)+entryNext*8) - 1; i >= s.goroutines || in[i] {
 				t.Fatalf("%s: after %d of %d entries comes %d", name, n, c.n, i)
 			}
@@ -139,8 +134,8 @@ func (f *fakes) check(t fataler) {
 			if mem.Load64(s.entry(i)+entryMoved*8) == 0 {
 				dead++
 			}
-			if n == c.n-1 && i != c.cursor {
-				t.Fatalf("%s: %d entries lead from %d to %d", name, c.n, c.cursor, i)
+			if n == c.n-1 && i != c.look {
+				t.Fatalf("%s: %d entries lead from %d to %d", name, c.n, c.look, i)
 			}
 		}
 		if dead != c.dead || name != "active" && dead > 0 {
@@ -172,7 +167,7 @@ func TestTurns(t *testing.T) {
 		f := newFakes(t)
 		defer unix.Munmap(f.memory)
 		s := f.s
-		allot(s, uint64(rapid.IntRange(3<<16, 40<<16).Draw(t, "quota")))
+		allot(s, uint64(rapid.IntRange(3, 40).Draw(t, "quota")))
 		seen := map[uint64]bool{}
 		f.add(rapid.SampledFrom([]uint64{2, 20, 300}).Draw(t, "goroutines"))
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -215,7 +210,7 @@ func TestTurns(t *testing.T) {
 				}
 			}
 			// The longest time between two visits of an entry.
-			most := s.period * (3 + s.goroutines/minChecks + 6*s.goroutines<<16/s.quota)
+			most := s.period * (3 + s.goroutines/minChecks + 6*s.goroutines/s.quota)
 			for goid, gap := range f.tick(t) {
 				// If the last look is long ago, it stands for half of that time.
 				if from := s.now - gap; !seen[goid] && (from > f.born[goid]+gap || from+most < f.began[goid]) {
@@ -228,11 +223,11 @@ func TestTurns(t *testing.T) {
 		// After some time without changes all living goroutines must have been visited.
 		want := map[uint64]bool{}
 		for i := range s.goroutines {
-			if f.status(i) == goruntime.GWaiting {
-				want[mem.Load64(f.g(i)+s.Off.GID)] = true
+			if goid := mem.Load64(f.g(i) + s.Off.GID); f.status(i) == goruntime.GWaiting && !seen[goid] {
+				want[goid] = true
 			}
 		}
-		for range 10 + 10*s.goroutines<<16/s.quota {
+		for range 10 + 10*s.goroutines/s.quota {
 			for goid := range f.tick(t) {
 				delete(want, goid)
 			}

@@ -3,9 +3,9 @@
 package native
 
 import (
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
+	"github.com/gotach/profiler/internal/goruntime"
 )
 
 // Code that does not keep a frame pointer. Assembly may use BP for something else, as the hash

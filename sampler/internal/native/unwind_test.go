@@ -32,6 +32,7 @@ import (
 // TestAssembly samples assembly of the standard library. Some of it uses the frame pointer register for
 // other things. Its stacks must have the callers anyway.
 func TestAssembly(t *testing.T) {
+	testenv.Long(t)
 	data := make([]byte, 1<<18)
 	rand.Read(data)
 	block, _ := aes.NewCipher(data[:16])

@@ -9,9 +9,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/own"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // checkObjects is one of the checks of verifyOffsets: of the fields that say what a goroutine waits for. Goroutines of our own
@@ -53,7 +53,6 @@ func (n *Source) checkObjects(l *goruntime.Layout) error {
 	write.RLock()
 	read.Lock()
 	group.Add(1)
-	var ended sync.WaitGroup
 	defer func() {
 		close(c)
 		mutex.Unlock()
@@ -63,13 +62,10 @@ func (n *Source) checkObjects(l *goruntime.Layout) error {
 		cond.L.Lock()
 		cond.Broadcast()
 		cond.L.Unlock()
-		ended.Wait()
 	}()
 	gs := make(chan uintptr)
 	for _, w := range waits {
-		ended.Add(1)
 		own.Ordinary(func() {
-			defer ended.Done()
 			gs <- mem.Getg()
 			w.wait()
 		})

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/own"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // Checks of offsets that verify, with its two goroutines, does not cover: those for system calls,
@@ -151,7 +151,7 @@ func (n *Source) checkIdle(l *goruntime.Layout) error {
 	if mem.ReadWord(mem.Getg()+l.GWaitSince) != 0 {
 		return wrong
 	}
-	gs, free := parked(4)
+	gs, free := parked(2)
 	defer free()
 	fresh := len(gs)
 	for i := uint64(0); i < min(n.s.goroutines, 60); i++ {
@@ -199,9 +199,6 @@ func (n *Source) checkBusy(l *goruntime.Layout) error {
 	return n.checkVDSO(uintptr(mem.ReadWord(mem.Getg() + l.GM)))
 }
 
-// fewTries is how often a check that waits for others looks at least: Start itself may have had no turn all the time.
-const fewTries = 3
-
 // checkPreempt checks that m.signalPending goes from 0 to 1 and back when the runtime preempts a thread. With a wrong
 // offset the handler would not pass on signals that the runtime waits for. Any thread will do. If the program
 // runs nothing, the check has a goroutine of its own to be preempted.
@@ -221,9 +218,11 @@ func (n *Source) checkPreempt(l *goruntime.Layout) error {
 	}
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.probing)), 1)
 	defer mem.StoreRelease(uintptr(unsafe.Pointer(&s.probing)), 0)
+	const enough = 10                                                         // signals to tell that the note is elsewhere
 	w := &spinner{most: s.tornAfter / 40 * 30_000, done: make(chan struct{})} // 30 ms
 	spins := false
-	for try := 0; try < fewTries || time.Now().Before(end); try++ {
+	asked, other := uint64(0), uint64(0)
+	for try := 0; try < fewTries || time.Now().Before(end) || asked+other <= enough && n.patience.Lasts(); try++ {
 		if err := n.drain.roster.refreshProcs(); err != nil {
 			return err
 		}
@@ -232,7 +231,7 @@ func (n *Source) checkPreempt(l *goruntime.Layout) error {
 		}
 		// With one P the runtime preempts what runs after its time slice of 10 ms.
 		time.Sleep(50 * time.Microsecond)
-		asked, other := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))), mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
+		asked, other = mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeAsked))), mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeOther)))
 		// The program may preempt its threads again and again. Between two signals the note is 0.
 		for range 1000 {
 			if asked > other && !pending(uintptr(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.askedM))))) {
@@ -240,7 +239,7 @@ func (n *Source) checkPreempt(l *goruntime.Layout) error {
 			}
 		}
 		switch {
-		case asked <= other && asked+other > 10:
+		case asked <= other && asked+other > enough:
 			return wrong
 		case asked+other == 0 && !spins:
 			spins = true

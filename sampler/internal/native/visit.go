@@ -5,9 +5,9 @@ package native
 import (
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
 )
 
 // Visits to goroutines that do not run. The tick thread reads their memory while the program
@@ -56,7 +56,7 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 		if m != 0 {
 			return true // it is about to park, or it runs on the system stack and gets a signal
 		}
-		if entry != 0 && hasStayed(s, g, entry, since) {
+		if entry != 0 && unmoved(s, g, entry, since) {
 			if !same(s, index) {
 				return false
 			}
@@ -99,7 +99,9 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 	s.write += uint64(n)
 	if entry != 0 {
 		mark := uint64(0)
-		if status == goruntime.GWaiting || status == goruntime.GLeaked {
+		if mem.Load64(rec+headCounts*8)>>48&0xff == 1 && s.waits.Poll>>(mem.Load64(rec)>>40&63)&1 != 0 {
+			since = 0 // with the mark 0: it is visited again, to see what it waits for
+		} else if status == goruntime.GWaiting || status == goruntime.GLeaked {
 			mark = markOf(modules, goid, mem.Load64(rec+headCounts*8)>>56, mem.Load64(rec)>>40&0xff)
 		} else {
 			since = 0
@@ -112,17 +114,17 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 	return true
 }
 
-// hasStayed reports whether a parked goroutine has not run since its stack was recorded, with the same modules.
+// unmoved reports whether a parked goroutine has not run since its stack was recorded, with the same modules.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func hasStayed(s *shared, g, entry uintptr, since uint64) bool {
+func unmoved(s *shared, g, entry uintptr, since uint64) bool {
 	if s.waits.Switched>>(mem.Load8(g+s.Off.GWaitReason)&63)&1 != 0 {
 		return false
 	}
 	now, recorded := mark(s, g), mem.Load64(entry+entryMark*8)
-	return (now^recorded)>>markModules == 0 &&
+	return now != 0 && (now^recorded)>>markModules == 0 &&
 		(since != 0 && since == mem.Load64(entry+entrySince*8) || mem.Load64(entry+entryFrom*8) == 0 && now == recorded)
 }
 
@@ -141,7 +143,7 @@ func recordUnmoved(s *shared, entry uintptr, index uint64) bool {
 		return false
 	}
 	w := s.words(s.write)
-	mem.Store64(w, recStay|3<<8)
+	mem.Store64(w, recUnmoved|3<<8)
 	mem.Store64(w+8, index)
 	mem.Store64(w+16, looked)
 	s.write += 3
@@ -289,6 +291,12 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	mem.Store64(rec+headClock*8, clock)
 	mem.Store64(rec, status<<32|reason<<40|callDescribe(s, rec, g, index)<<48)
 	mem.Store64(rec+headWords*8, r.pc)
+	if reason != 0 {
+		for i := uintptr(headSP0); i <= headFrame1; i++ {
+			mem.Store64(rec+i*8, 0) // it has parked itself, in a function with a frame
+		}
+		return true
+	}
 	callNear(s, rec, r.sp, r.bp, r.hi)
 	if ctxLR != 0 && status != goruntime.GSyscall {
 		mem.Store64(rec+headSP0*8, s.OnlyCode(mem.Load64(g+s.Off.GSchedLR)))

@@ -5,8 +5,8 @@ package native
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/sampler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 // Records of running goroutines.

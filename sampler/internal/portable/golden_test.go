@@ -57,10 +57,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(os.ReadFile(file))
 		r, l := readText(text)
 		testenv.Golden(t, strings.TrimSuffix(file, ".txt")+".want", describe(r, l), *update)
 		if n := bytes.Count(text, []byte("\n\ngoroutine ")); n != len(r.samples) || l != (lost{}) {

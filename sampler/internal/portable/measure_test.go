@@ -22,9 +22,7 @@ import (
 func TestMeasureCPU(t *testing.T) {
 	measure.AtMost(t, "error of the CPU time of all samples", "%", 2, func() float64 {
 		s, r := New(), newRecorder()
-		if err := s.Start(source.Config{Rate: 200, Budget: 5, Start: time.Now()}, r); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, s.Start(source.Config{Rate: 200, Budget: 5, Start: time.Now()}, r))
 		begin, known := processTime()
 		if !known {
 			t.Fatal("this system does not say what a process uses")
@@ -68,9 +66,7 @@ func TestMeasureBusyMachine(t *testing.T) {
 				measure.AtMost(t, "looks asked for each look", "", 1.25, func() float64 {
 					for range 4 {
 						spin := exec.Command("sh", "-c", "while :; do :; done")
-						if err := spin.Start(); err != nil {
-							t.Fatal(err)
-						}
+						testenv.OK(t, spin.Start())
 						defer spin.Wait()
 						defer spin.Process.Kill()
 					}
@@ -92,9 +88,7 @@ func looks(t *testing.T, clock func() (time.Duration, bool)) (perSecond, paid fl
 	threadClock = clock
 	defer func() { threadClock = threadTime }()
 	s := New()
-	if err := s.Start(source.Config{Rate: 1000, Budget: budget, Start: time.Now()}, new(quiet)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: budget, Start: time.Now()}, new(quiet)))
 	time.Sleep(length)
 	st := s.Stats()
 	s.Stop()

@@ -53,9 +53,9 @@ func newPacer(rate int, budget float64, now time.Duration) *pacer {
 }
 
 // next returns the wait until the next tick. cost is the CPU time of the tick that has ended at
-// now. procs is GOMAXPROCS.
-func (p *pacer) next(now, cost time.Duration, procs int) time.Duration {
-	share := p.budget / 100 * float64(procs) // allowed CPU time per wall-clock time
+// now. The process may use so many cores.
+func (p *pacer) next(now, cost time.Duration, cores float64) time.Duration {
+	share := p.budget / 100 * cores // allowed CPU time per wall-clock time
 	p.debt += cost - time.Duration(float64(now-p.last)*share)
 	p.debt = max(p.debt, -time.Duration(float64(window)*share))
 	p.last = now

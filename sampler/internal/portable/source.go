@@ -170,7 +170,7 @@ func (s *Source) run() {
 			s.out.Fail(deadlock.Err)
 			return
 		}
-		timer.Reset(pace.next(time.Since(s.cfg.Start), cost, procs))
+		timer.Reset(pace.next(time.Since(s.cfg.Start), cost, s.cfg.MayUse()))
 	}
 }
 
@@ -183,7 +183,7 @@ func (s *Source) tick(procs int, last bool) time.Duration {
 	watch := startWatch()
 	defer func() { s.snapshot.cpu.own += watch.took() }()
 	at := time.Since(s.cfg.Start)
-	goroutines := runtime.NumGoroutine()
+	goroutines := s.count()
 	expect, refusal := s.limit.allow(goroutines, at)
 	if refusal != nil {
 		s.refuse(at, refusal)
@@ -196,15 +196,18 @@ func (s *Source) tick(procs int, last bool) time.Duration {
 	before := watch.took()
 	n := runtime.Stack(s.buf, true)
 	printed := watch.took() - before
-	s.limit.looked(goroutines, printed, n)
 	all := n < len(s.buf)
 
 	lost := s.snapshot.read(s.buf[:n], all)
-	if !all {
+	if all {
+		// NumGoroutine counts goroutines that have ended while a collection frees their stacks.
+		goroutines = s.snapshot.goroutines + 1
+	} else {
 		// The text is cut off. The missing goroutines are counted, except those that
 		// began or ended meanwhile; NumGoroutine includes this one.
 		lost.dropped += max(0, int64(runtime.NumGoroutine()-1-s.snapshot.goroutines))
 	}
+	s.limit.looked(goroutines, printed, n)
 	s.standstill.stuck, s.standstill.mark = s.snapshot.stuck(all && lost.dropped == 0)
 	s.dropped.Add(lost.dropped)
 	s.torn.Add(lost.torn)
@@ -221,6 +224,19 @@ func (s *Source) tick(procs int, last bool) time.Duration {
 	s.ticks.Add(1)
 	s.out.Counted()
 	return s.limit.spent(n, procs, printed, watch.took()-printed, watch.known)
+}
+
+var numGoroutine = runtime.NumGoroutine // replaced in tests
+
+// count returns the number of goroutines. NumGoroutine counts those that have ended too while a collection frees their stacks. So if
+// the number has more than doubled since the last look, count asks again a moment later.
+func (s *Source) count() int {
+	n := numGoroutine()
+	if last := s.limit.goroutines; last > 0 && n > 2*last && s.blindAt.Load() == 0 {
+		time.Sleep(time.Millisecond)
+		n = min(n, numGoroutine())
+	}
+	return n
 }
 
 // refuse counts a tick without a look. The first time it warns.

@@ -4,6 +4,7 @@
 package source
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/gotach/profiler/tachyon"
@@ -12,11 +13,14 @@ import (
 // Config says what to sample.
 type Config struct {
 	Rate       int       // ticks a second asked for, >= 1
-	Budget     float64   // what sampling may cost, percent of the machine's CPU (all GOMAXPROCS)
+	Budget     float64   // what sampling may cost, percent of the CPU time that the process may use
 	System     bool      // waits of the runtime's own goroutines too; their CPU time always counts
 	WaitFrames bool      // a goroutine that does not run gets a leaf frame ("", "[reason]", 0)
 	Start      time.Time // time 0 of all samples; has a monotonic reading
 
+	// Cores returns how many cores the process may use at present. A source calls it from one goroutine at a
+	// time; nil: GOMAXPROCS.
+	Cores func() float64
 	// Fallback says that another source takes over if this one does not start. Start is
 	// then bounded to a fraction of a second.
 	Fallback bool
@@ -26,6 +30,14 @@ type Config struct {
 	// Warn reports that samples will be missing although the session goes on. A source calls it
 	// once for each reason, from any goroutine. It may be nil.
 	Warn func(error)
+}
+
+// MayUse returns how many cores the process may use.
+func (c *Config) MayUse() float64 {
+	if c.Cores == nil {
+		return float64(runtime.GOMAXPROCS(0))
+	}
+	return c.Cores()
 }
 
 // The words in the leaf frames of goroutines that could run but have no P. The stack of one that has
@@ -46,9 +58,22 @@ type Sample struct {
 	Status    tachyon.Status
 	Time      time.Duration // since Config.Start, monotonic; increases for each goroutine
 	Gap       time.Duration // for a goroutine's first sample: the time that it stands for; 0: one tick
+	Stops     Stops         // since the goroutine's sample before
 	Stack     []uint32      // ids from Out.Frame, innermost first; owned by the source, valid until Batch returns
 	Object    *Object       // what the goroutine waits for, if that has a number; its line is in Stack[0]; else nil
 	Leaf      uint64        // link-time address of the innermost instruction; 0: the source does not know it
+}
+
+// Stops says how often a goroutine stopped running.
+type Stops struct {
+	N       uint32
+	AtLeast bool // it may have been more often
+}
+
+// Add adds further ones.
+func (s *Stops) Add(more Stops) {
+	s.N += more.N
+	s.AtLeast = s.AtLeast || more.AtLeast
 }
 
 // Object describes what goroutines wait for. The source owns it. Only its kind may change, between
@@ -103,7 +128,8 @@ type Source interface {
 	// the source is left running.
 	Start(Config, Out) error
 	// Stop ends sampling. It returns when Out has the last sample and no goroutine, thread,
-	// timer, signal handler or mapping of the source is left.
+	// timer, signal handler or mapping of the source is left. Only where goroutines need all cores, some of its goroutines may
+	// not have had their turn after 0.2 s: they do nothing more, and end then.
 	Stop()
 	// Look asks for a sample of every goroutine, also of those that have waited for long. It returns a channel that is
 	// closed before the Batch that has the last of these samples begins. It stays open if the source ends before. Look may be

@@ -34,17 +34,12 @@ func TestPeerCollector(t *testing.T) {
 	stop()
 
 	states, functions := reports(t, dir, profile.ByState), reports(t, dir, profile.ByFunction)
-	b, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(os.ReadFile(out))
 	got := collected{states: map[string][2]int64{}, functions: map[string][2]int64{}, traces: map[string]int64{}, labels: map[string]int64{}}
 	for len(b) > 4 { // each message follows its length
 		n := binary.BigEndian.Uint32(b)
 		var d pb.ProfilesData
-		if err := proto.Unmarshal(b[4:4+n], &d); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, proto.Unmarshal(b[4:4+n], &d))
 		got.add(&d)
 		b = b[4+n:]
 	}
@@ -125,10 +120,7 @@ func (c *collected) sample(dict *pb.ProfilesDictionary, service string, kind int
 // collect starts a Collector that writes to a file. It returns its address; stop ends it, so that the file is complete.
 func collect(t *testing.T, out string) (address string, stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
 	address = l.Addr().String() // nobody listens there from now on
 	l.Close()
 	config := filepath.Join(t.TempDir(), "config.yaml")
@@ -144,9 +136,7 @@ service:
 	var log bytes.Buffer
 	cmd := exec.Command(testenv.Collector(t), "--config="+config, "--feature-gates=service.profilesSupport")
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, cmd.Start())
 	ended := false
 	stop = func() {
 		if !ended {

@@ -31,18 +31,12 @@ func TestPeerContainers(t *testing.T) {
 	dir := t.TempDir()
 	volume := filepath.Join(dir, "profiles")
 	for _, d := range []string{volume, filepath.Join(dir, "image")} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.Mkdir(d, 0o755))
 	}
 	for _, d := range []string{filepath.Dir(dir), dir} { // the containers' user has to get there
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.Chmod(d, 0o755))
 	}
-	if err := os.Chown(volume, containerUser, containerUser); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Chown(volume, containerUser, containerUser))
 	build(t, filepath.Join(dir, "image"), map[string]string{"gotach": "../..", "shop": "./testdata/shop"})
 	var lock sync.Mutex
 	sent, files := map[string]int64{}, map[string]bool{}

@@ -52,13 +52,8 @@ func (e *engine) run(t *testing.T, statements ...string) (out [][][]string) {
 	node, dir := e.find(t)
 	temp := t.TempDir()
 	script := filepath.Join(temp, "run.cjs")
-	if err := os.WriteFile(script, []byte(e.script), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	input, err := json.Marshal(statements)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(script, []byte(e.script), 0o600))
+	input := testenv.Must(json.Marshal(statements))
 	cmd := exec.Command(node, script)
 	// chdb makes a directory ":memory:". Results do not depend on the time zone.
 	cmd.Dir = temp

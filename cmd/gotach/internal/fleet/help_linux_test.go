@@ -18,6 +18,7 @@ import (
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // build builds static programs into a directory that every user can read.
@@ -30,9 +31,7 @@ func build(t *testing.T, dir string, packages map[string]string) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Chmod(dir, 0o755))
 }
 
 // listens waits until somebody listens at an address, at most a minute.
@@ -80,15 +79,9 @@ func profiles(t *testing.T, dir string, atLeast int) (list []*profile.Profile) {
 		t.Fatalf("files %q, %v", paths, err)
 	}
 	for _, path := range paths {
-		in, err := formats.Open(path, formats.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := testenv.Must(formats.Open(path, formats.Options{}))
 		defer in.Close()
-		p, err := in.Profile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testenv.Must(in.Profile())
 		list = append(list, p)
 	}
 	return list

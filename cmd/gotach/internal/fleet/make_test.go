@@ -13,6 +13,7 @@ import (
 	"github.com/gotach/profiler/cmd/gotach/internal/push"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -54,9 +55,7 @@ func (p process) path(dir string, part int) string {
 func (p process) write(t *testing.T, path string, part int) {
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 	}
 	check(os.MkdirAll(filepath.Dir(path), 0o700))
 	begin := start.Add(time.Duration(part-1) * time.Minute)
@@ -132,15 +131,9 @@ func reports(t *testing.T, dir string, by profile.By) map[string][2]int64 {
 	sums := map[string][2]int64{}
 	for _, p := range processes {
 		for part := 1; part <= minutes; part++ {
-			in, err := formats.Open(p.path(dir, part), formats.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			in := testenv.Must(formats.Open(p.path(dir, part), formats.Options{}))
 			defer in.Close()
-			r, err := in.Report(profile.ReportOptions{By: by})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testenv.Must(in.Report(profile.ReportOptions{By: by}))
 			for _, row := range r.Rows {
 				if row.Self != 0 {
 					key := p.service + " " + row.Name
@@ -156,15 +149,8 @@ func reports(t *testing.T, dir string, by profile.By) map[string][2]int64 {
 func send(t *testing.T, dir, to string) {
 	t.Helper()
 	target, name, key, err := push.Open(to, push.TargetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	defer target.Close()
-	p, err := push.New(push.Options{Dir: dir, Target: target, Name: name, Key: key, Once: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Run(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	p := testenv.Must(push.New(push.Options{Dir: dir, Target: target, Name: name, Key: key, Once: true}))
+	testenv.OK(t, p.Run(context.Background()))
 }

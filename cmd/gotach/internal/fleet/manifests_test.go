@@ -17,16 +17,11 @@ import (
 func TestPeerManifests(t *testing.T) {
 	testenv.Night(t, "kubectl-validate is large")
 	validate := testenv.KubectlValidate(t)
-	manifests, err := os.ReadFile("../../../../docs/deploy/kubernetes.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifests := testenv.Must(os.ReadFile("../../../../docs/deploy/kubernetes.yaml"))
 	path := filepath.Join(t.TempDir(), "kubernetes.yaml")
 	check := func(text []byte, version string) (string, error) {
 		t.Helper()
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(path, text, 0o600))
 		out, err := exec.Command(validate, "--version", version, path).CombinedOutput()
 		return string(out), err
 	}

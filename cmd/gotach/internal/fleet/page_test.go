@@ -28,10 +28,7 @@ var block = regexp.MustCompile("(?s)```sql\n(.*?)```\n(?:\n```text\n(.*?)```\n)?
 // readPage returns the page's statements. The first two blocks make the views, in DuckDB and in ClickHouse.
 func readPage(t *testing.T) (text string, views [2][]string, statements, results []string) {
 	t.Helper()
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.Must(os.ReadFile(page))
 	for i, m := range block.FindAllStringSubmatch(string(b), -1) {
 		switch {
 		case i >= 2:
@@ -84,9 +81,7 @@ func tables(t *testing.T) (out, dir string) {
 		t.Fatalf("cursors %v, %v", cursors, err)
 	}
 	for _, c := range cursors {
-		if err := os.RemoveAll(c); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.RemoveAll(c))
 	}
 	send(t, dir, "parquet:"+out)
 	if list, err := filepath.Glob(filepath.Join(out, "*", "*")); err != nil || len(list) != 2*minutes*len(processes) {
@@ -130,9 +125,7 @@ func testPage(t *testing.T, dir string, e *engine, views int) {
 		}
 	}
 	if *update && e == &duckDB {
-		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(page, []byte(text), 0o644))
 	}
 }
 

@@ -127,17 +127,9 @@ func startParca(t *testing.T) *parca {
 	t.Helper()
 	cmd := exec.Command(testenv.Parca(t))
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(cmd.StdinPipe())
+	out := testenv.Must(cmd.StdoutPipe())
+	testenv.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close() // ends it
 		if err := cmd.Wait(); err != nil {

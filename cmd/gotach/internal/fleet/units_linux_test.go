@@ -34,10 +34,7 @@ func TestPeerSystemd(t *testing.T) {
 	for name, to := range map[string]string{
 		"shop.service": "systemd/system/", "gotach-push.service": "systemd/system/", "gotach-profiles.conf": "tmpfiles.d/",
 	} {
-		b, err := os.ReadFile("../../../../docs/deploy/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testenv.Must(os.ReadFile("../../../../docs/deploy/" + name))
 		etc[to+name] = string(b)
 	}
 	m := startMachine(t, programs, etc)

@@ -12,6 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/formats/tach"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -81,5 +82,9 @@ func (p *process) rewrite() (_ string, tests map[string]bool, err error) {
 		return "", nil, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	return path, l.tests, tach.Write(out, l, tach.Options{Layout: tachyon.Document})
+	src, err := stream.New([]stream.File{{Stream: l}}, stream.Options{Markers: true, Objects: true})
+	if err != nil {
+		return "", nil, err
+	}
+	return path, l.tests, tach.Write(out, src, tach.Options{Layout: tachyon.Document})
 }

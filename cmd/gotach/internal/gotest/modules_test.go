@@ -26,9 +26,7 @@ func checkout(t *testing.T, module string) string {
 		testenv.Skip(t, "no module proxy: "+got.Error)
 	}
 	dir := filepath.Join(t.TempDir(), "module")
-	if err := os.CopyFS(dir, os.DirFS(got.Dir)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.CopyFS(dir, os.DirFS(got.Dir)))
 	// go test says what it downloads.
 	cmd = exec.Command("go", "list", "-C="+dir, "-deps", "-test", "./...")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -24,15 +24,10 @@ import (
 func unpack(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
-	a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testenv.Must(txtar.ParseFile(filepath.Join("testdata", name+".txtar")))
 	for _, f := range a.Files {
 		path := filepath.Join(dir, filepath.FromSlash(f.Name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.Data, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.Data, 0o644)))
 	}
 	return dir
 }
@@ -131,20 +126,12 @@ func ran(out string) map[test]bool {
 // labels returns the time of each test in a profile. It also returns the tests that have a function's time.
 func labels(t *testing.T, file, function string) (found, of map[test]time.Duration) {
 	t.Helper()
-	in, err := formats.OpenAll([]string{file}, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(formats.OpenAll([]string{file}, formats.Options{}))
 	defer in.Close()
-	src, err := in.Source(stream.Options{Labels: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := testenv.Must(in.Source(stream.Options{Labels: true}))
 	found, of = map[test]time.Duration{}, map[test]time.Duration{}
 	for s, err := range src.Samples() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, err)
 		if s.Labels == nil {
 			continue
 		}
@@ -176,6 +163,11 @@ func compare(t *testing.T, dir string, keep func(string) string, args ...string)
 	if len(res.Without) > 0 {
 		t.Errorf("not in the profile: %q", res.Without)
 	}
+	in := testenv.Must(reader.Open(file))
+	if m, err := in.Metadata(); err != nil || m.Session.Budget != 10 {
+		t.Errorf("the budget of tests: %+v, %v", m.Session, err)
+	}
+	testenv.OK(t, in.Close())
 	found, _ := labels(t, file, "")
 	all, counted := ran(out), 0
 	for name := range found {
@@ -198,12 +190,9 @@ func whole(text string) string { return text }
 // A module with packages of all kinds, some of which fail: go test does the same, and tests that take some time are in the profile.
 func TestMixed(t *testing.T) {
 	testenv.Again(t)
+	testenv.Long(t)
 	dir := unpack(t, "mixed")
-	packages := []string{"./..."}
-	if testing.Short() {
-		packages = []string{"./plain", "./exits", "./panics", "./stops"}
-	}
-	found, slept := labels(t, compare(t, dir, whole, append([]string{"-bench=.", "-benchtime=1x"}, packages...)...), "example.com/mixed/plain.sleep")
+	found, slept := labels(t, compare(t, dir, whole, "-bench=.", "-benchtime=1x", "./..."), "example.com/mixed/plain.sleep")
 	for _, want := range []test{
 		{"example.com/mixed/plain", "ExampleDouble"},
 		{"example.com/mixed/exits", "BenchmarkSpins"},
@@ -245,8 +234,7 @@ func TestVendorAndWorkspace(t *testing.T) {
 		"work/one": {"example.com/one", "TestOne"},
 	} {
 		file := compare(t, filepath.Join(dir, filepath.FromSlash(module)), whole, ".")
-		in, err := reader.Open(file)
-		testenv.OK(t, err)
+		in := testenv.Must(reader.Open(file))
 		if m, err := in.Metadata(); err != nil || m.Session.Error != "" || m.Session.TicksReached == 0 {
 			t.Errorf("%s: the session of a package without TestMain was not stopped: %+v, %v", module, m.Session, err)
 		}

@@ -90,9 +90,7 @@ func TestKilled(t *testing.T) {
 	r.set(nil)
 	start()
 	must(cmd.Wait())
-	if diff := cmp.Diff(profiled(t, dir), r.sums()); diff != "" {
-		t.Error(diff)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(profiled(t, dir), r.sums()))
 	// Other messages of the file at which it was killed come again too: a file has fewer than 40 of two profiles.
 	if kills := testenv.Times(6, 300); r.repeats < repeats || r.repeats > 2*40*kills {
 		t.Errorf("%d profiles came twice, want from %d to %d", r.repeats, repeats, 2*40*kills)

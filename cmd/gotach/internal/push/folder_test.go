@@ -179,6 +179,7 @@ func TestFolderReplaced(t *testing.T) {
 
 // Thousands of damaged files take no more time each than one, and only so many are kept.
 func TestManyRefused(t *testing.T) {
+	testenv.Long(t)
 	dir := t.TempDir()
 	n := testenv.Times(1500, 5000)
 	for i := range n {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -94,9 +95,7 @@ func copyFile(t testing.TB, from, to string) {
 	if err == nil {
 		err = os.WriteFile(to, b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 }
 
 // must ends the tests at an error that none of them expects.

@@ -79,7 +79,5 @@ func TestPyroscope(t *testing.T) {
 	if err != nil || m.Files("sent") != 4 {
 		t.Errorf("%v, %d files sent", err, m.Files("sent"))
 	}
-	if diff := cmp.Diff(profiled(t, dir), got); diff != "" {
-		t.Error(diff)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(profiled(t, dir), got))
 }

@@ -35,10 +35,7 @@ func TestPeerMountNamespace(t *testing.T) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		testenv.Skip(t, "nothing can be mounted in a namespace")
 	}
-	path, err := openProfile(c.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := testenv.Must(openProfile(c.Process.Pid))
 	if text := have(os.ReadFile(path + ".journal")); string(text) != "own\n" {
 		t.Errorf("%s.journal is %q", path, text)
 	}

@@ -320,7 +320,7 @@ func (w *window) Samples() iter.Seq2[*tachyon.Sample, error] {
 	return func(yield func(*tachyon.Sample, error) bool) {
 		var threads []reader.Thread
 		var s tachyon.Sample
-		for b := range w.Batches(nil) {
+		for b := range w.Batches(nil, tachyon.MaxTime) {
 			threads = append(threads, b.Threads...)
 			for i := range b.Samples {
 				x := &b.Samples[i]
@@ -365,7 +365,7 @@ func (w *window) some(list []reader.BatchSample, use func(s *reader.BatchSample,
 }
 
 // Batches yields the samples as reader.Reader does.
-func (w *window) Batches(get func() *reader.Batch) iter.Seq2[*reader.Batch, error] {
+func (w *window) Batches(get func() *reader.Batch, _ uint64) iter.Seq2[*reader.Batch, error] {
 	if get == nil {
 		get = func() *reader.Batch { return &reader.Batch{} }
 	}

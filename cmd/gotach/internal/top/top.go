@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/leaks"
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
@@ -67,7 +70,7 @@ type Query struct {
 	CPU    bool           // functions by CPU time only
 	Idle   bool           // idle time counts
 	Focus  *regexp.Regexp // functions, lines and groups: only stacks that match; nil: all
-	Locks  analyze.LockOptions
+	Locks  locks.Options
 }
 
 // A Look is what was seen in a window.
@@ -84,8 +87,8 @@ type Look struct {
 	Functions *profile.Report // nil: not asked for; likewise the others
 	Blocked   *profile.Report
 	Groups    *profile.Report // by the place where goroutines were created
-	Leaks     *analyze.Leaks  // with Groups
-	Locks     *analyze.Locks
+	Leaks     *leaks.Leaks    // with Groups
+	Locks     *locks.Locks
 }
 
 // Close ends the watch.
@@ -144,22 +147,22 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 	for _, v := range q.Views {
 		want[v] = true
 	}
-	of := func(o analyze.ReportOptions, leaks bool) (p *profile.Profile, err error) {
+	of := func(o report.Options, leaks bool) (p *profile.Profile, err error) {
 		src, err := stream.New(files, stream.Options{Creators: true, Objects: true})
 		if err != nil {
 			return nil, err
 		}
-		if o.Series, o.Window = true, true; leaks {
-			survey, err := analyze.NewSurvey(src, o, nil) // of which the locks are not asked for
+		if o.Series, o.Window, o.Apart = true, true, true; leaks {
+			survey, err := report.NewSurvey(src, o, nil) // of which the locks are not asked for
 			if err != nil {
 				return nil, err
 			}
 			l.Leaks = survey.Leaks
 			return survey.Profile, nil
 		}
-		return analyze.NewProfile(src, o)
+		return report.NewProfile(src, o)
 	}
-	p, err := of(analyze.ReportOptions{}, false)
+	p, err := of(report.Options{}, false)
 	if err != nil {
 		return err
 	}
@@ -169,7 +172,7 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 	}
 	if want[Functions] || want[Blocked] {
 		if q.Idle {
-			p, err = of(analyze.ReportOptions{Idle: true}, false)
+			p, err = of(report.Options{Idle: true}, false)
 		}
 		if want[Blocked] && err == nil {
 			l.Blocked, err = profile.New(p, profile.ReportOptions{By: profile.ByBlocked, Focus: q.Focus})
@@ -183,14 +186,14 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 	}
 	if want[Groups] && err == nil {
 		// Whether a goroutine waits in vain does not matter for how many there are.
-		if p, err = of(analyze.ReportOptions{Idle: true, Group: analyze.ByEntry}, true); err == nil {
+		if p, err = of(report.Options{Idle: true, Group: report.ByEntry}, true); err == nil {
 			l.Groups, err = profile.New(p, profile.ReportOptions{By: profile.ByGroup, Sort: profile.SortTotal, Focus: q.Focus})
 		}
 	}
 	if want[Locks] && err == nil {
 		var src *stream.Source
-		if src, err = stream.New(files, stream.Options{Objects: true}); err == nil {
-			l.Locks, err = analyze.FindLocks(analyze.NewSamples("", src), q.Locks)
+		if src, err = stream.New(files, stream.Options{Objects: true, Labels: true, Creators: true}); err == nil {
+			l.Locks, err = locks.Find(analyze.NewSamples("", src), q.Locks)
 		}
 	}
 	return err

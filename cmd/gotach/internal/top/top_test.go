@@ -16,6 +16,8 @@ import (
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/httpprof"
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
@@ -174,7 +176,7 @@ func samplesOf(t *testing.T, path, since, until string) *stream.Source {
 // compare compares a window with the same time of a file. since and until are empty for all of it.
 func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
 	t.Helper()
-	p := have(analyze.NewProfile(samplesOf(t, path, since, until), analyze.ReportOptions{Idle: idle}))
+	p := have(report.NewProfile(samplesOf(t, path, since, until), report.Options{Idle: idle, Apart: true}))
 	for _, x := range []struct {
 		by  profile.By
 		got *profile.Report
@@ -188,7 +190,7 @@ func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
 		}
 	}
 	src := samplesOf(t, path, since, until)
-	locks := have(analyze.FindLocks(analyze.NewSamples("", src), analyze.LockOptions{}))
+	locks := have(locks.Find(analyze.NewSamples("", src), locks.Options{}))
 	if diff := cmp.Diff(locks, l.Locks, cmp.Exported()); diff != "" {
 		t.Errorf("locks, file and window: %s", diff)
 	}
@@ -325,9 +327,7 @@ func TestWaiting(t *testing.T) {
 	}
 	// The window is from 7.9 s to 17.9 s.
 	want := map[string]time.Duration{"main.runs": 10 * time.Second, "main.waits": 10 * time.Second, "main.ended": 1100 * time.Millisecond, "main.ran": 1100 * time.Millisecond, "main.fresh": time.Millisecond}
-	if diff := cmp.Diff(want, totals(l.Functions)); diff != "" {
-		t.Error(diff)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, totals(l.Functions)))
 	f.add(2, 20_001, 0, "[select]", "main.waits") // then the file has the time itself
 	f.close(0, 0, 20)
 	l = look(t, w, Query{At: l.To, Window: 10 * time.Second, Views: []View{Functions}})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // A urlSource asks a handler of package httpprof for one short profile after the other.
@@ -140,7 +141,7 @@ func (s *urlSource) add(w *Watch, b []byte) error {
 		w.recent.from = p.header.Start
 	}
 	w.recent.parts = append(w.recent.parts, p)
-	for b, err := range r.Batches(nil) {
+	for b, err := range r.Batches(nil, tachyon.MaxTime) {
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,7 @@ package main
 import (
 	"os"
 
-	"github.com/gotach/profiler/sampler/internal/mem"
+	"github.com/gotach/profiler/internal/mem"
 )
 
 func init() { mem.PlainReads = os.Getenv("GOTACH_PLAIN_READS") == "1" }

@@ -1,0 +1,182 @@
+//go:build measure
+
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/DataDog/gostackparse"
+	"github.com/maruel/panicparse/v2/stack"
+
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/measure"
+)
+
+// At instants of a session, gotach stacks prints the stacks and states that runtime.Stack printed then.
+func TestMeasureStacks(t *testing.T) {
+	defer inStates(t)()
+	bin := command(t)
+	measure.AtMost(t, "goroutines that waited, of which gotach stacks says something else than runtime.Stack", "%", 1, func() float64 {
+		path := filepath.Join(t.TempDir(), "x.tach")
+		s := testenv.Must(profiler.Open(profiler.Output(path)))
+		buf := make([]byte, 1<<20)
+		type instant struct {
+			at   time.Time
+			text string
+		}
+		var list []instant
+		for range testenv.Times(30, 1000) {
+			time.Sleep(30 * time.Millisecond)
+			before := time.Now()
+			text := string(buf[:runtime.Stack(buf, true)])
+			list = append(list, instant{before.Add(time.Since(before) / 2), text})
+		}
+		time.Sleep(100 * time.Millisecond)
+		testenv.OK(t, s.Stop())
+		waited, wrong, moved := 0, 0, 0
+		for _, x := range list {
+			text := run(t, "", nil, bin, "stacks", path, "--at", x.at.Local().Format("2006-01-02T15:04:05.000000"))
+			if s, _, _ := stack.ScanSnapshot(bytes.NewReader([]byte(text)), new(bytes.Buffer), stack.DefaultOpts()); s == nil || len(s.Goroutines) == 0 {
+				t.Fatalf("panicparse reads nothing from %q", text)
+			}
+			ours := map[int]*gostackparse.Goroutine{}
+			for _, g := range parsed(t, text) {
+				ours[g.ID] = g
+			}
+			for _, g := range parsed(t, x.text) {
+				o := ours[g.ID]
+				switch {
+				case strings.Contains(calls(g), "profiler/sampler"): // the profiler's own
+					continue
+				case o == nil:
+				case g.State == "running" || g.State == "runnable" || strings.Contains(calls(g), ".brief"):
+					moved++
+					continue
+				}
+				waited++
+				if o == nil || o.State != g.State || calls(o) != calls(g) {
+					if wrong++; wrong > 3 {
+						continue
+					}
+					t.Logf("%d [%s] %s; gotach stacks: %+v", g.ID, g.State, calls(g), o)
+				}
+			}
+		}
+		t.Logf("%d instants: %d goroutines waited, %d wrong; %d ran or waited shortly", len(list), waited, wrong, moved)
+		return 100 * float64(wrong) / float64(waited)
+	})
+}
+
+// parsed reads what runtime.Stack or gotach printed. The parser refuses labels, so nothing here has any.
+func parsed(t *testing.T, text string) []*gostackparse.Goroutine {
+	t.Helper()
+	list, errs := gostackparse.Parse(strings.NewReader(text))
+	if len(errs) > 0 {
+		t.Fatal(errs[0])
+	}
+	return list
+}
+
+// calls returns a goroutine's functions, innermost first.
+func calls(g *gostackparse.Goroutine) string {
+	var list []string
+	for _, f := range g.Stack {
+		list = append(list, f.Func)
+	}
+	return strings.Join(list, " < ")
+}
+
+// inStates starts fifty goroutines in all states. Those in brief wait for less than a tick. The result ends them.
+func inStates(t *testing.T) (end func()) {
+	stop := make(chan struct{})
+	var group, never, held sync.WaitGroup
+	var mu, condMu sync.Mutex
+	cond, over := sync.NewCond(&condMu), false
+	never.Add(1)
+	mu.Lock()
+	start := func(n int, f func()) {
+		for range n {
+			group.Go(f)
+		}
+	}
+	start(10, func() { <-stop })
+	start(5, func() {
+		select {
+		case <-stop:
+		case <-make(chan int):
+		}
+	})
+	start(5, func() {
+		mu.Lock()
+		defer mu.Unlock()
+	})
+	start(5, never.Wait)
+	start(5, func() {
+		condMu.Lock()
+		for !over {
+			cond.Wait()
+		}
+		condMu.Unlock()
+	})
+	start(8, func() { naps(stop, 100*time.Millisecond) })
+	start(6, func() { brief(stop) })
+	start(1, func() {
+		for n := 0; ; n++ {
+			if n%1000 == 0 && closed(stop) {
+				return
+			}
+		}
+	})
+	r, w := pipe(t)
+	start(4, func() { _, _ = r.Read(make([]byte, 1)) })
+	var raw [2]int
+	testenv.OK(t, syscall.Pipe(raw[:]))
+	held.Go(func() { _, _ = syscall.Read(raw[0], make([]byte, 1)) })
+	return func() {
+		close(stop)
+		mu.Unlock()
+		never.Done()
+		condMu.Lock()
+		over = true
+		condMu.Unlock()
+		cond.Broadcast()
+		w.Close()
+		r.Close()
+		syscall.Close(raw[1])
+		held.Wait()
+		syscall.Close(raw[0])
+		group.Wait()
+	}
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	r, w, err := os.Pipe()
+	testenv.OK(t, err)
+	return r, w
+}
+
+func closed(stop chan struct{}) bool {
+	select {
+	case <-stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func naps(stop chan struct{}, d time.Duration) {
+	for !closed(stop) {
+		time.Sleep(d)
+	}
+}
+
+func brief(stop chan struct{}) { naps(stop, time.Millisecond) }

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// docs is where the documents are.
+const docs = "https://github.com/gotach/profiler/blob/main/docs/"
+
+// helpWidth is the greatest length of a line of help.
+const helpWidth = 80
+
+// topics are what several commands have in common.
+var topics = []*cobra.Command{
+	{Use: "select", Short: "How --label, --state, --since and others select samples", Long: `Many commands have flags that select samples. A sample must fulfil all of them.
+
+--label KEY=VALUE takes goroutines with a pprof label. Several labels must all be there. A goroutine
+that has no label host, pid, process, service or version of its own has that of its process, for files
+of many processes.
+
+--state takes what goroutines did, as "gotach report --by state" has it: running, runnable, "no core",
+syscall, or what they waited for, such as "chan receive" and sleep. These words stand for several
+states: "on CPU", "in syscalls", blocked, I/O, lock, channel, "other wait" and "syscall or C". Of
+several states one must fit, as of several goroutines and peers.
+
+--goroutine takes a goroutine by its number, --peer what waited for a connection or a file, as "gotach
+report --by peer" has it: 10.2.3.4:5432, 10.2.3.4, :5432 or a path.
+
+--since and --until take a part of the time. A time is like 10s (since the start), -30s (before the
+end), 15:04:05 or 2006-01-02T15:04:05 (local time).
+
+If nothing is selected, the command says what there is, and exits with 1.`},
+	{Use: "source", Short: "Which source files are read, for the names of locks", Long: `A profile names the source files of its program. With --source DIR those below DIR are read, and
+no others. Without it only Go files are read that have the named function at the named line, and
+only those of the module of the present folder, of GOROOT and of the module cache: a profile may
+come from anyone.
+
+Without the source, locks have the names of functions, and holders are found only from lines that
+were seen locking.`},
+}
+
+// setHelp adds the topics, and makes the lines of all help at most helpWidth long.
+func setHelp(root *cobra.Command) {
+	for _, t := range topics {
+		topic := *t
+		root.AddCommand(&topic)
+	}
+	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages ", "(.LocalFlags.FlagUsagesWrapped 80) ", ".InheritedFlags.FlagUsages ", "(.InheritedFlags.FlagUsagesWrapped 80) ").Replace(root.UsageTemplate()))
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		text := cmd.Long
+		if text == "" {
+			text = cmd.Short
+		}
+		text = paragraphs(text, helpWidth) + "\n"
+		if cmd.Runnable() || cmd.HasSubCommands() {
+			text += "\n" + cmd.UsageString()
+		}
+		_, _ = io.WriteString(cmd.OutOrStdout(), text) // an error is that of the stream, which main reports
+	})
+}
+
+// paragraphs breaks lines anew, so that none is longer than a width. A line that begins with a space stays as it is.
+func paragraphs(text string, width int) string {
+	var b strings.Builder
+	at := 0 // columns of the present line
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == ' ' {
+			if at > 0 {
+				b.WriteByte('\n')
+				at = 0
+			}
+			b.WriteString(line + "\n")
+			continue
+		}
+		for word := range strings.FieldsSeq(line) {
+			n := utf8.RuneCountInString(word)
+			switch {
+			case at > 0 && at+1+n > width:
+				b.WriteByte('\n')
+				at = 0
+			case at > 0:
+				b.WriteByte(' ')
+				at++
+			}
+			b.WriteString(word)
+			at += n
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
+}

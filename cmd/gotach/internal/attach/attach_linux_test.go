@@ -1,0 +1,219 @@
+//go:build amd64 || arm64
+
+package attach
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// build builds the target with a toolchain, "" for the one of this test.
+func build(t *testing.T, toolchain string, flags ...string) string {
+	dir := t.TempDir()
+	source := testenv.Must(os.ReadFile("testdata/target/main.go"))
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, "main.go"), source, 0o644))
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module target\n\ngo 1.19\n"), 0o644))
+	cmd := exec.Command("go", append(append([]string{"build", "-o", "target"}, flags...), "main.go")...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
+	if toolchain != "" {
+		cmd.Env = append(cmd.Env, "GOTOOLCHAIN="+toolchain)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return filepath.Join(dir, "target")
+}
+
+// A target is a running one.
+type target struct {
+	pid int
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func start(t *testing.T, program string, args ...string) *target {
+	return startAs(t, nil, program, args...)
+}
+
+// startAs starts it as another user.
+func startAs(t *testing.T, attr *syscall.SysProcAttr, program string, args ...string) *target {
+	cmd := exec.Command(program, args...)
+	cmd.SysProcAttr = attr
+	in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
+	testenv.OK(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	x := &target{cmd.Process.Pid, in, bufio.NewReader(out)}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		waiting := 0
+		for _, g := range x.stack(t) {
+			if g.State != "running" && g.State != "runnable" {
+				waiting++
+			}
+		}
+		if waiting >= 32 {
+			return x
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines wait", waiting)
+		}
+	}
+}
+
+// stack returns what the program itself says.
+func (x *target) stack(t *testing.T) map[uint64]Goroutine {
+	testenv.Must(fmt.Fprintln(x.in))
+	return parseStack(t, testenv.Must(x.out.ReadString('\f')))
+}
+
+var (
+	headLine  = regexp.MustCompile(`^goroutine (\d+) \[([^],]*)[^]]*\]:$`)
+	arguments = regexp.MustCompile(`\([^()]*\)$`)
+	created   = regexp.MustCompile(`^created by (.*?)(?: in goroutine (\d+))?$`)
+	place1    = regexp.MustCompile(`^\t(.*):(\d+)(?: \+0x[0-9a-f]+)?$`)
+)
+
+// parseStack parses what runtime.Stack prints.
+func parseStack(t *testing.T, text string) map[uint64]Goroutine {
+	out := map[uint64]Goroutine{}
+	var g *Goroutine
+	flush := func() {
+		if g != nil {
+			out[g.ID] = *g
+		}
+		g = nil
+	}
+	var f *Frame
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if m := headLine.FindStringSubmatch(line); m != nil {
+			flush()
+			state, _, _ := strings.Cut(m[2], " labels:")
+			g = &Goroutine{State: state}
+			testenv.Must(fmt.Sscan(m[1], &g.ID))
+			continue
+		}
+		if g == nil || line == "" || line == "\f" {
+			continue
+		}
+		if m := place1.FindStringSubmatch(line); m != nil && f != nil {
+			f.File = m[1]
+			testenv.Must(fmt.Sscan(m[2], &f.Line))
+			f = nil
+			continue
+		}
+		if m := created.FindStringSubmatch(line); m != nil {
+			g.CreatedBy.Func = m[1]
+			if m[2] != "" {
+				testenv.Must(fmt.Sscan(m[2], &g.Parent))
+			}
+			f = &g.CreatedBy
+			continue
+		}
+		g.Frames = append(g.Frames, Frame{Func: arguments.ReplaceAllString(line, "")})
+		f = &g.Frames[len(g.Frames)-1]
+	}
+	flush()
+	return out
+}
+
+// shownFrames returns those that runtime.Stack prints.
+func shownFrames(frames []Frame) (out []Frame) {
+	for _, f := range frames {
+		name, ok := strings.CutPrefix(f.Func, "runtime.")
+		if last := name[strings.LastIndexByte(name, '.')+1:]; ok && !(last[0] >= 'A' && last[0] <= 'Z') && name != "gopanic" {
+			continue
+		}
+		if f.Func == "runtime.gopanic" {
+			f.Func = "panic"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// moves reports whether a goroutine is one that does not stay where it is.
+func moves(g Goroutine) bool {
+	return slices.ContainsFunc(g.Frames, func(f Frame) bool { return f.Func == "main.move" })
+}
+
+// compare compares what is read of a target with what it says itself, of the goroutines that do the same before and after.
+func compare(t *testing.T, x *target) {
+	t.Helper()
+	p := testenv.Must(Open(x.pid))
+	before := x.stack(t)
+	list, _, err := p.Goroutines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := x.stack(t)
+	same := 0
+	for _, g := range list {
+		want, ok := before[g.ID]
+		if again := after[g.ID]; !ok || g.ID == 1 || moves(want) || want.State == "running" || want.State == "runnable" || !reflect.DeepEqual(want, again) {
+			continue
+		}
+		got := Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Frames: shownFrames(g.Frames), CreatedBy: g.CreatedBy}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+		if same++; strings.Contains(fmt.Sprint(g.Labels), "tenant") && !reflect.DeepEqual(g.Labels, map[string]string{"tenant": "a", "kind": "test"}) {
+			t.Errorf("labels %v", g.Labels)
+		}
+	}
+	if same < 31 {
+		t.Errorf("%d of %d goroutines compared, of %d that it says", same, len(list), len(before))
+	}
+}
+
+// A program that was stripped says of itself what is read of it.
+func TestGoroutines(t *testing.T) {
+	for _, flags := range [][]string{{"-ldflags=-s -w"}, {"-buildmode=pie", "-ldflags=-s -w"}, {"-gcflags=-N -l"}}[:testenv.Brief(1, 3)] {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			t.Parallel()
+			program := build(t, "", flags...)
+			compare(t, start(t, program))
+			x := start(t, program, "move", "burn")
+			testenv.OK(t, os.Remove(program)) // it is read all the same
+			compare(t, x)
+		})
+	}
+}
+
+// What cannot be read is refused with a reason.
+func TestRefused(t *testing.T) {
+	_, err := Open(1 << 30)
+	testenv.Fails(t, "no process", err, "there is no process 1073741824")
+	sleep := exec.Command("sleep", "60")
+	testenv.OK(t, sleep.Start())
+	defer func() {
+		_ = sleep.Process.Kill()
+		_ = sleep.Wait()
+	}()
+	_, err = Open(sleep.Process.Pid)
+	testenv.Fails(t, "C", err, "(sleep): it is no Go program")
+	for _, v := range []string{"go1.18", "devel go1.28-abc", "go1.28", "go2.1", "", "go1.27-devel_abc"} {
+		if _, _, err := layoutOf(v); err == nil {
+			t.Errorf("version %q is known", v)
+		}
+	}
+	for _, v := range []string{"go1.19.8", "go1.27rc1", "go1.26.1-fork X:something"} {
+		_, _, err := layoutOf(v)
+		testenv.OK(t, err)
+	}
+}

@@ -1,0 +1,348 @@
+//go:build linux && (amd64 || arm64)
+
+package attach
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A debt is CPU time that was used, and that no sample stands for yet.
+type debt struct {
+	stack  []uint32
+	status tachyon.Status
+	cpu    time.Duration
+}
+
+// maxDebts bounds the debts to a goroutine. More of them are those of an unknown one.
+const maxDebts = 64
+
+// interrupts takes what perf has found since the last tick. At the end it gives away all CPU time of the process.
+func (r *recorder) interrupts(end bool) {
+	if r.perf == nil {
+		return
+	}
+	_ = r.perf.list(false, r.now) // if the process has ended, reading its memory says so
+	for _, t := range r.perf.threads {
+		r.hits = r.hits[:0]
+		r.perf.read(t, func(x *interrupt) { r.interrupted(t, x) })
+		if len(r.hits) > 0 || end {
+			r.pay(t)
+		}
+	}
+	if end {
+		r.cpu = max(r.cpu, cpuOf(r.PID))
+		r.row(unknown, nil, r.cpu-r.processCPU-r.given)
+	}
+}
+
+// A hit is CPU time of a thread, of a goroutine or, if k is nil, of a row.
+type hit struct {
+	k   *known
+	row int
+	debt
+}
+
+// pay gives away the CPU time of a thread since the last time, as the hits say. What it has used since the last of them, and what the kernel
+// needed for switching, belongs to the last one. On a virtual machine, hits may say more than the thread has used.
+func (r *recorder) pay(t *thread) {
+	sum := time.Duration(0)
+	for i := range r.hits {
+		sum += r.hits[i].cpu
+	}
+	used := sum
+	if clock := t.clock(); clock > 0 {
+		used = max(clock-t.given, 0)
+	}
+	t.given += used
+	if n := len(r.hits); n > 0 {
+		t.last = r.hits[n-1]
+	}
+	rest := used
+	for _, h := range r.hits {
+		h.cpu = min(time.Duration(float64(h.cpu)*min(float64(used)/float64(max(sum, 1)), 1)), rest)
+		rest -= h.cpu
+		r.give(h)
+	}
+	t.last.cpu = rest
+	r.give(t.last)
+}
+
+func (r *recorder) give(h hit) {
+	if h.k != nil {
+		r.owe(h.k, h.debt)
+	} else {
+		r.row(h.row, h.stack, h.cpu)
+	}
+}
+
+// interrupted notes what a thread was interrupted in.
+func (r *recorder) interrupted(t *thread, x *interrupt) {
+	c := r.program.funcs.interrupted(x)
+	h := hit{r.owner(t, x, c), scheduler, debt{nil, tachyon.HasGIL, x.cpu}}
+	if len(c.pcs) > 0 {
+		r.key = append(r.key[:0], "on"...)
+		for _, pc := range c.pcs {
+			r.key = le.AppendUint64(r.key, pc)
+		}
+		h.stack = r.stack(func() []Frame { return r.program.funcs.frames(c.pcs) })
+		if x.kernel && strings.HasSuffix(r.program.funcs.at(c.pcs[0]).name, "syscall.Syscall6") {
+			h.status = tachyon.Unknown
+		}
+	}
+	switch k := h.k; {
+	case k == nil && c.root == "runtime.goexit":
+		h.row = unknown
+	case k == nil && len(c.pcs) == 0 && t.m == 0:
+		h.row = cThreads
+	case k == nil:
+	case h.stack == nil: // in C
+		if h.stack, h.status = k.call, tachyon.Unknown; k.call == nil {
+			h.stack = r.running(k.start)
+		}
+	case !r.perf.inKernel && k.call != nil && x.cpu > 2*r.perf.period:
+		// While the thread is in the kernel there are no samples.
+		r.hits = append(r.hits, hit{k, 0, debt{k.call, tachyon.Unknown, x.cpu - r.perf.period}})
+		h.cpu = r.perf.period
+	}
+	r.hits = append(r.hits, h)
+}
+
+// owner returns the goroutine that a thread was interrupted in, nil if there is none or it is not known. In Go's code a register has
+// the address of the runtime.g. Assembly may use it for other things, and on the system stack it is that of the thread's own g.
+func (r *recorder) owner(t *thread, x *interrupt, c calls) *known {
+	l := r.program.layout
+	if c.root != "" && c.root != "runtime.goexit" {
+		return nil // the scheduler, or a signal's handler
+	}
+	if l.MCurG == 0 {
+		return r.byG[x.g]
+	}
+	if t.m == 0 && x.g > 4096 && x.g&7 == 0 {
+		if m, err := r.word(x.g + uint64(l.GM)); err == nil && m > 4096 {
+			g0, _ := r.word(m + uint64(l.MG0))
+			curg, _ := r.word(m + uint64(l.MCurG))
+			if g0 == x.g || curg == x.g {
+				t.m = m
+			}
+		}
+	}
+	if k := r.byG[x.g]; k != nil && len(c.pcs) > 0 {
+		return k
+	}
+	if t.m == 0 {
+		return nil
+	}
+	// It is the one that the thread runs now, unless that has changed since.
+	g, err := r.word(t.m + uint64(l.MCurG))
+	k := r.byG[g]
+	if err != nil || k == nil {
+		return nil
+	}
+	var stack [16]byte
+	if r.read(g+uint64(l.GStackLo), stack[:]) == nil && x.sp >= le.Uint64(stack[:]) && x.sp < le.Uint64(stack[8:]) {
+		return k
+	}
+	if c.root == "runtime.goexit" && c.start == r.program.funcs.at(k.start).entry || len(c.pcs) == 0 && k.status&tachyon.Unknown != 0 {
+		return k
+	}
+	return nil
+}
+
+// owe notes that a goroutine has used CPU time. It is looked at at this tick.
+func (r *recorder) owe(k *known, d debt) {
+	if d.cpu <= 0 {
+		return
+	}
+	last := len(k.debts) - 1
+	switch {
+	case last >= 0 && k.debts[last].status == d.status && slices.Equal(k.debts[last].stack, d.stack):
+		k.debts[last].cpu += d.cpu
+	case last+1 == maxDebts:
+		r.row(unknown, d.stack, d.cpu)
+		return
+	default:
+		k.debts = append(k.debts, d)
+	}
+	r.given += d.cpu
+	r.dueAt[k.index] = r.now
+	if d.status&tachyon.HasGIL != 0 {
+		k.ran = d.stack
+	}
+}
+
+// repay adds samples of what a goroutine is owed, from a time on and at most until now. It returns until when.
+func (r *recorder) repay(k *known, interpreter uint32, from time.Duration) time.Duration {
+	for len(k.debts) > 0 && r.now > from {
+		d := &k.debts[0]
+		on := min(d.cpu, r.now-from)
+		from += on
+		r.sample(k.id, interpreter, d.status|tachyon.OnCPU|k.status&tachyon.MainThread, from, d.stack)
+		if d.cpu -= on; d.cpu == 0 {
+			k.debts = slices.Delete(k.debts, 0, 1)
+		}
+	}
+	return from
+}
+
+// forgive gives what a goroutine is owed that has ended to an unknown one.
+func (r *recorder) forgive(k *known) {
+	for _, d := range k.debts {
+		r.given -= d.cpu
+		r.row(unknown, d.stack, d.cpu)
+	}
+	k.debts = nil
+}
+
+// systemRan adds samples of CPU time of a goroutine of the runtime. Its waits have none: a marker says where CPU time begins.
+func (r *recorder) systemRan(k *known, h *head) {
+	if len(k.debts) == 0 {
+		return
+	}
+	if k.id != h.id {
+		k.id, k.last = h.id, 0
+		r.told = append(r.told, tachyon.Goroutine{ID: h.id, Parent: h.parent, First: micros(r.now), Last: micros(r.now)})
+	}
+	from := r.now
+	for _, d := range k.debts {
+		from -= d.cpu
+	}
+	if from = max(from, k.last); from > k.last {
+		r.sample(k.id, tachyon.Runtime, 0, from, k.debts[0].stack)
+	}
+	k.last = r.repay(k, tachyon.Runtime, from)
+}
+
+// The kinds of pseudo threads, which have CPU time that no goroutine used.
+const (
+	scheduler = iota
+	cThreads
+	unknown
+	kinds
+)
+
+var kindNames = [kinds]string{tachyon.FuncScheduler, tachyon.FuncC, tachyon.FuncUnknown}
+
+// A row is one kind. There are as many pseudo threads of it as it used cores.
+type row struct {
+	owed []debt
+	sum  time.Duration
+	last []time.Duration // the time of the last sample of each thread
+}
+
+// rowWorth is how much CPU time a row has before it is written.
+const rowWorth = 10 * time.Millisecond
+
+// row adds CPU time to a kind.
+func (r *recorder) row(kind int, stack []uint32, cpu time.Duration) {
+	if cpu <= 0 {
+		return
+	}
+	k := &r.rows[kind]
+	k.sum += cpu
+	r.given += cpu
+	for i := range k.owed {
+		if slices.Equal(k.owed[i].stack, stack) {
+			k.owed[i].cpu += cpu
+			return
+		}
+	}
+	k.owed = append(k.owed, debt{stack: stack, cpu: cpu})
+}
+
+// writeRows adds samples of the rows that are worth it, at the end of all.
+func (r *recorder) writeRows(end bool) {
+	for kind := range r.rows {
+		k := &r.rows[kind]
+		if k.sum < time.Microsecond || !end && k.sum < rowWorth {
+			continue
+		}
+		name := r.w.Intern(tachyon.Frame{Func: kindNames[kind]})
+		for i := 0; i < 1024 && k.sum > 0; i++ {
+			if i == len(k.last) {
+				k.last = append(k.last, 0)
+			}
+			from := max(r.now-k.sum, k.last[i])
+			if from >= r.now {
+				continue
+			}
+			id := tachyon.FirstPseudo + uint64(kind)<<16 + uint64(i)
+			r.sample(id, tachyon.Process, 0, from, []uint32{name})
+			for len(k.owed) > 0 && from < r.now {
+				d := &k.owed[0]
+				on := min(d.cpu, r.now-from)
+				from += on
+				k.sum -= on
+				r.sample(id, tachyon.Process, tachyon.OnCPU, from, append(slices.Clip(d.stack), name))
+				if d.cpu -= on; d.cpu == 0 {
+					k.owed = slices.Delete(k.owed, 0, 1)
+				}
+			}
+			k.last[i] = from
+		}
+	}
+}
+
+// sample adds a sample of a thread, whose previous one was before.
+func (r *recorder) sample(id uint64, interpreter uint32, status tachyon.Status, at time.Duration, stack []uint32) {
+	r.batch = append(r.batch, tachyon.Sample{Thread: id, Interpreter: interpreter, Status: status, Time: r.base + micros(at), Stack: stack})
+}
+
+// calls are those of an interrupted thread.
+type calls struct {
+	pcs   []uint64
+	root  string // the function at which the stack ends or leaves the goroutine, "" if it was not found
+	start uint64 // the function that it calls
+}
+
+// interrupted returns the calls of a thread. By the tables of functions it goes as far as the stack was copied, and then along frame
+// pointers, which also lead from the system stack to that of the goroutine.
+func (t *functions) interrupted(x *interrupt) (c calls) {
+	if x.pc < t.text || x.pc >= t.etext {
+		return c
+	}
+	h := head{hi: ^uint64(0), lr: x.lr}
+	h.sp, h.pc = x.sp, x.pc+1 // as if it were a return address
+	h.hi = h.sp + 1<<30
+	pcs, _ := t.unwind(make([]uint64, 0, 16), &h, x.stack)
+	for i, pc := range pcs {
+		if t.at(pc).writesSP {
+			pcs = pcs[:i+1] // it may be another stack there
+			break
+		}
+	}
+	if len(pcs) == 0 {
+		return c
+	}
+	last := pcs[len(pcs)-1]
+	if len(pcs) == 1 {
+		last--
+	}
+	if !t.at(pcs[len(pcs)-1]).top {
+		if i := slices.Index(x.chain[min(max(len(pcs)-3, 0), len(x.chain)):], last); i >= 0 {
+			pcs = append(pcs, x.chain[min(max(len(pcs)-3, 0), len(x.chain)):][i+1:]...)
+		}
+	}
+	for i, pc := range pcs {
+		p := t.at(pc)
+		if !p.ok {
+			pcs = pcs[:i]
+			break
+		}
+		if p.leaves {
+			c.root = p.name
+		}
+		if p.top {
+			if pcs, c.root = pcs[:i+1], cmp.Or(c.root, p.name); i > 0 {
+				c.start = t.at(pcs[i-1]).entry
+			}
+			break
+		}
+	}
+	c.pcs = pcs
+	return c
+}

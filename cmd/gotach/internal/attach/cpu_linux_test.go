@@ -1,0 +1,51 @@
+//go:build linux && (amd64 || arm64)
+
+package attach
+
+import (
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// entry returns where a function of this program begins.
+func entry(t *testing.T, f *functions, name string) uint64 {
+	t.Helper()
+	for pc := f.text; pc < f.etext; pc += 16 {
+		if fn := runtime.FuncForPC(uintptr(pc)); fn != nil && fn.Name() == name {
+			return uint64(fn.Entry())
+		}
+	}
+	t.Fatalf("no function %s", name)
+	return 0
+}
+
+// The scheduler's calls end at the switch to the system stack, or in the middle if no more of the stack is known. In both cases they are
+// no goroutine's, also if the register has the next one already.
+func TestInterruptedScheduler(t *testing.T) {
+	p := testenv.Must(Open(os.Getpid()))
+	f := &p.program.funcs
+	at := func(name string) uint64 { return entry(t, f, name) + 8 }
+	for _, tt := range []struct {
+		calls []string
+		root  string
+	}{
+		{[]string{"runtime.schedule", "runtime.goexit0", "runtime.mcall"}, "runtime.mcall"},
+		{[]string{"runtime.schedule"}, "runtime.schedule"},
+		{[]string{"runtime.newstack", "runtime.morestack"}, "runtime.morestack"},
+		{[]string{"time.Now", "runtime.goexit"}, "runtime.goexit"},
+		{[]string{"time.Now"}, ""},
+	} {
+		var chain []uint64
+		for _, name := range tt.calls {
+			chain = append(chain, at(name))
+		}
+		got := f.interrupted(&interrupt{pc: chain[0], sp: 1 << 20, chain: slices.Clone(chain)})
+		if got.root != tt.root || len(got.pcs) != len(chain) {
+			t.Errorf("%v: root %q, %d calls", tt.calls, got.root, len(got.pcs))
+		}
+	}
+}

@@ -1,0 +1,24 @@
+// Package attach reads the goroutines of another process that runs a Go program, without stopping it. It only reads
+// (process_vm_readv, and perf events of its threads): no ptrace, no signal, no write. The program needs no symbols and nothing of gotach.
+//
+// What it knows of Go's runtime is in package goruntime, and for older versions in older_gen.go.
+//
+// # Files
+//
+//   - process.go opens a process
+//   - record.go samples a process to a file
+//   - rest.go says when goroutines that do not run are looked at, and have samples
+//   - cpu.go gives CPU time to goroutines and pseudo threads
+//   - perf.go has the kernel sample the threads that run
+//   - samples.go makes the stacks of samples
+//   - session.go describes the program and the cost
+//   - goroutines.go reads goroutines, and notices those that moved meanwhile
+//   - labels.go reads the labels of runtime/pprof
+//   - unwind.go finds the calls of a stack
+//   - functions.go has names and lines of a program's code
+//   - program.go reads a program's file, and finds the runtime's variables in memory
+//   - denied.go says why a process cannot be read, and what helps
+//   - memory.go reads memory of another process
+//   - layout.go chooses offsets by the version of Go
+//   - older_gen.go is the table of offsets of versions that are only read from outside
+package attach

@@ -1,0 +1,132 @@
+//go:build amd64 || arm64
+
+package attach
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/testenv"
+	"golang.org/x/sys/unix"
+)
+
+// readAll reads a file whole and returns the number of its samples.
+func readAll(t *testing.T, f *reader.Reader) (n int) {
+	for _, err := range f.Samples() {
+		testenv.OK(t, err)
+		n++
+	}
+	return n
+}
+
+// held returns what this process has open of others: descriptors of perf events and of /proc, and rings.
+func held(t *testing.T) (list []string) {
+	for _, e := range testenv.Must(os.ReadDir("/proc/self/fd")) {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && (strings.Contains(to, "perf_event") || strings.HasPrefix(to, "/proc/") && strings.Contains(to, "stat")) {
+			list = append(list, to)
+		}
+	}
+	for line := range strings.Lines(string(testenv.Must(os.ReadFile("/proc/self/maps")))) {
+		if strings.Contains(line, "perf_event") {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// A program is recorded again and again, and nothing is left of it here.
+func TestAttaches(t *testing.T) {
+	x := start(t, build(t, "", "-ldflags=-s -w"), "move")
+	dir := t.TempDir()
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var before uint64
+	const warm = 5
+	for i := range testenv.Times(20, 1000) {
+		if i == warm {
+			before = heap()
+		}
+		path := fmt.Sprintf("%s/%d.tach", dir, i%2)
+		r := recordTo(t, x, path, 3, func(stop func()) { stop() })
+		if f := testenv.Must(reader.Open(path)); r.Ended != nil || readAll(t, f) < 31 {
+			t.Errorf("recording %d: %+v", i, r)
+		} else {
+			f.Close()
+		}
+	}
+	if left := held(t); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if after := heap(); after > before+8<<20 {
+		t.Errorf("%d bytes are in use, %d before", after, before)
+	}
+}
+
+// Programs are killed at any moment. Each recording ends, and its file is whole.
+func TestDies(t *testing.T) {
+	program := build(t, "", "-ldflags=-s -w")
+	for range testenv.Times(6, 100) {
+		x := start(t, program, "move", "burn")
+		at := rand.Int64N(30)
+		killed := make(chan struct{})
+		r, f := record(t, x, at+1, func(func()) {
+			go func() { // while the next ticks are taken
+				defer close(killed)
+				for range rand.IntN(1000) {
+					runtime.Gosched()
+				}
+				testenv.OK(t, syscall.Kill(x.pid, syscall.SIGKILL))
+			}()
+		})
+		<-killed
+		if r.Ended == nil || r.Ended.Error() != "the process has ended" || readAll(t, f) < 31 {
+			t.Errorf("killed after tick %d: %+v", at, r)
+		}
+	}
+	if left := held(t); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// A program that runs another one in its place ends the recording too.
+func TestExec(t *testing.T) {
+	x := start(t, build(t, "", "-ldflags=-s -w"))
+	r, f := record(t, x, 20, func(func()) { testenv.Must(fmt.Fprintln(x.in, "exec")) })
+	if r.Ended == nil || r.Ended.Error() != "the process runs another program now" || readAll(t, f) < 31 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A program that a debugger has stopped is recorded all the same, and stays as it is.
+func TestTraced(t *testing.T) {
+	x := start(t, build(t, "", "-ldflags=-s -w"))
+	runtime.LockOSThread() // only this thread may let it go
+	defer runtime.UnlockOSThread()
+	if err := unix.PtraceAttach(x.pid); err != nil {
+		testenv.Skip(t, "ptrace: "+err.Error())
+	}
+	var status unix.WaitStatus
+	testenv.Must(unix.Wait4(x.pid, &status, 0, nil))
+	r, f := record(t, x, 20, func(stop func()) { stop() })
+	if n := readAll(t, f); r.Ended != nil || n < 31 {
+		t.Errorf("%d samples, %+v", n, r)
+	}
+	stat := string(testenv.Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.pid))))
+	if got := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[0]; got != "t" {
+		t.Errorf("its state is %q", got)
+	}
+	testenv.OK(t, unix.PtraceDetach(x.pid))
+	if len(x.stack(t)) < 31 {
+		t.Error("it does not go on")
+	}
+}

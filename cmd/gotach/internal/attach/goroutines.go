@@ -1,0 +1,329 @@
+//go:build linux && (amd64 || arm64)
+
+package attach
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/goruntime"
+	"golang.org/x/sys/unix"
+)
+
+// A head is what is read of a runtime.g. A goroutine that has the same motion as before has not run since, unless it stopped running a
+// multiple of 256 times.
+type head struct {
+	motion
+	lo, hi, lr, since   uint64
+	parent, gopc, start uint64
+	labels, waiting     uint64
+	bubble              bool
+}
+
+type motion struct {
+	id     uint64
+	sp, pc uint64 // where it goes on; of a running goroutine it is not known
+	status uint32 // with GScan
+	reason uint8
+	seq    uint8 // counts how often it stopped running
+}
+
+// headSize is how much of a runtime.g is read.
+func headSize(l *goruntime.Layout) int {
+	return int(max(l.GLabels, l.GStartPC, l.GGoPC, l.GWaiting, l.GParent, l.GBubble, l.GWaitReason, l.GTrackingSeq)) + 8
+}
+
+func parse(b []byte, l *goruntime.Layout) (h head) {
+	word := func(off uintptr) uint64 { return le.Uint64(b[off:]) }
+	h.motion, h.since = motionOf(b, l), word(l.GWaitSince)
+	h.lo, h.hi = word(l.GStackLo), word(l.GStackHi)
+	if h.status&^goruntime.GScan != goruntime.GSyscall {
+		h.lr = word(l.GSchedLR)
+	}
+	h.gopc, h.start, h.labels, h.waiting = word(l.GGoPC), word(l.GStartPC), word(l.GLabels), word(l.GWaiting)
+	if l.GParent != 0 {
+		h.parent = word(l.GParent)
+	}
+	h.bubble = l.GBubble != 0 && word(l.GBubble) != 0
+	return h
+}
+
+func motionOf(b []byte, l *goruntime.Layout) motion {
+	m := motion{id: le.Uint64(b[l.GID:]), status: le.Uint32(b[l.GStatus:]), reason: b[l.GWaitReason], seq: b[l.GTrackingSeq]}
+	if m.status&^goruntime.GScan == goruntime.GSyscall {
+		m.sp, m.pc = le.Uint64(b[l.GSyscallSP:]), le.Uint64(b[l.GSyscallPC:])
+	} else {
+		m.sp, m.pc = le.Uint64(b[l.GSchedSP:]), le.Uint64(b[l.GSchedPC:])
+	}
+	return m
+}
+
+// plain returns the status without GScan.
+func (h *head) plain() uint32 { return h.status &^ goruntime.GScan }
+
+// running reports whether the stack is in use by a thread, so that it cannot be read.
+func (h *head) running() bool {
+	s := h.plain()
+	return s == goruntime.GRunning || s == goruntime.GCopying
+}
+
+// A roster has the addresses of all goroutines that the runtime ever made, ascending. It never frees one.
+type roster struct {
+	gs    []uint64
+	bytes []byte
+	iovs  []unix.RemoteIovec
+}
+
+// refresh reads the runtime's list of goroutines, and reports whether it has grown. The list and its length are two words, and the runtime
+// may replace both meanwhile: so the length is read before and after the list.
+func (p *Process) refresh() (grown bool, err error) {
+	var b [24]byte
+	for range 100 {
+		if err := p.read(p.program.allgs, b[:]); err != nil {
+			return false, err
+		}
+		array, n, c := le.Uint64(b[:]), le.Uint64(b[8:]), le.Uint64(b[16:])
+		if n == uint64(len(p.roster.gs)) {
+			return false, nil
+		}
+		if n == 0 || n > c || n > 1<<24 { // nonsense, as after an exec
+			continue
+		}
+		list := make([]byte, n*8)
+		if err := p.read(array, list); err != nil {
+			continue
+		}
+		var again [24]byte
+		if err := p.read(p.program.allgs, again[:]); err != nil {
+			return false, err
+		}
+		if le.Uint64(again[:]) != array || le.Uint64(again[8:]) < n {
+			continue
+		}
+		gs := make([]uint64, n)
+		for i := range gs {
+			gs[i] = le.Uint64(list[i*8:])
+		}
+		slices.Sort(gs)
+		if gs[0] < 4096 {
+			continue // the runtime has not written an entry yet
+		}
+		p.roster.gs = gs
+		return true, nil
+	}
+	return false, nil
+}
+
+// near is the most bytes between two goroutines that are read in vain, because a piece more costs more.
+const near = 1024
+
+// heads reads the heads of goroutines, given by indices of the roster, ascending. It calls each for each of them.
+func (p *Process) heads(indices []int, each func(i int, b []byte)) error {
+	r, size := &p.roster, headSize(p.program.layout)
+	for len(indices) > 0 {
+		r.iovs = r.iovs[:0]
+		total, n := 0, 0
+		for n < len(indices) && total < 4<<20 {
+			at := uintptr(r.gs[indices[n]])
+			if k := len(r.iovs) - 1; k >= 0 {
+				if end := r.iovs[k].Base + uintptr(r.iovs[k].Len); at >= end && at-end < near {
+					more := int(at-end) + size
+					r.iovs[k].Len += more
+					total += more
+					n++
+					continue
+				}
+			}
+			if len(r.iovs) == maxPieces {
+				break
+			}
+			r.iovs = append(r.iovs, unix.RemoteIovec{Base: at, Len: size})
+			total += size
+			n++
+		}
+		r.bytes = slices.Grow(r.bytes[:0], total)[:total]
+		if err := p.pieces(r.bytes, r.iovs); err != nil {
+			return err
+		}
+		off, k := 0, 0
+		for _, i := range indices[:n] {
+			for at := uintptr(r.gs[i]); at >= r.iovs[k].Base+uintptr(r.iovs[k].Len) || at < r.iovs[k].Base; k++ {
+				off += r.iovs[k].Len
+			}
+			from := off + int(uintptr(r.gs[i])-r.iovs[k].Base)
+			each(i, r.bytes[from:from+size])
+		}
+		indices = indices[n:]
+	}
+	return nil
+}
+
+// A walk is a goroutine whose stack is to be read.
+type walk struct {
+	index int // in the roster
+	head  head
+	pcs   []uint64 // its calls; nil: the goroutine moved meanwhile
+}
+
+// firstRead is how much of a stack is read at first. Most stacks that wait are shorter.
+const firstRead = 1024
+
+// walks reads stacks, and after each the head of its goroutine again. If that has changed, the stack is dropped: pcs is nil.
+func (p *Process) walks(list []walk) error {
+	want := make([]uint64, len(list))
+	var left []int
+	for i := range list {
+		h := &list[i].head
+		list[i].pcs = nil
+		if h.status&goruntime.GScan != 0 || h.running() || h.sp < h.lo || h.sp >= h.hi {
+			continue
+		}
+		want[i] = min(firstRead, h.hi-h.sp)
+		left = append(left, i)
+	}
+	size := headSize(p.program.layout)
+	for len(left) > 0 {
+		r := &p.roster
+		r.iovs = r.iovs[:0]
+		total, n := 0, 0
+		for n < len(left) && len(r.iovs)+2 <= maxPieces && (n == 0 || total < 4<<20) {
+			w := &list[left[n]]
+			r.iovs = append(r.iovs, unix.RemoteIovec{Base: uintptr(w.head.sp), Len: int(want[left[n]])}, unix.RemoteIovec{Base: uintptr(r.gs[w.index]), Len: size})
+			total += int(want[left[n]]) + size
+			n++
+		}
+		r.bytes = slices.Grow(r.bytes[:0], total)[:total]
+		if err := p.pieces(r.bytes, r.iovs); err != nil {
+			return err
+		}
+		off := 0
+		var more []int
+		for _, i := range left[:n] {
+			w := &list[i]
+			stack := r.bytes[off : off+int(want[i])]
+			again := parse(r.bytes[off+len(stack):off+len(stack)+size], p.program.layout)
+			off += len(stack) + size
+			if again.motion != w.head.motion || again.lo != w.head.lo || again.hi != w.head.hi {
+				continue
+			}
+			pcs, end := p.program.funcs.unwind(make([]uint64, 0, 16), &w.head, stack)
+			switch {
+			case end == whole:
+				w.pcs = pcs
+			case end == short && want[i] < w.head.hi-w.head.sp && want[i] < 1<<24:
+				want[i] = min(want[i]*16, w.head.hi-w.head.sp)
+				more = append(more, i)
+			}
+		}
+		left = append(more, left[n:]...)
+	}
+	return nil
+}
+
+// A Goroutine is what a goroutine does now.
+type Goroutine struct {
+	ID, Parent uint64 // Parent 0: not known
+	State      string // as the runtime prints it
+	Waited     time.Duration
+	Labels     map[string]string
+	Frames     []Frame // innermost first; none: it runs
+	CreatedBy  Frame   // its go statement; of the main goroutine it has no Func
+}
+
+// Goroutines returns what all goroutines do now, without those of the runtime, ascending by id. It also returns the number of those that
+// moved each time that they were read.
+func (p *Process) Goroutines() (out []Goroutine, moved int, err error) {
+	if _, err := p.refresh(); err != nil {
+		return nil, 0, err
+	}
+	left := make([]int, len(p.roster.gs))
+	for i := range left {
+		left[i] = i
+	}
+	for range 20 {
+		var list []walk
+		err := p.heads(left, func(i int, b []byte) {
+			if h := parse(b, p.program.layout); goruntime.Alive(h.status) && !p.system(&h) {
+				list = append(list, walk{index: i, head: h})
+			}
+		})
+		if err == nil {
+			err = p.walks(list)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		left = left[:0]
+		for i := range list {
+			w := &list[i]
+			if w.pcs == nil && !w.head.running() {
+				left = append(left, w.index)
+				continue
+			}
+			out = append(out, p.describe(w))
+		}
+		if len(left) == 0 {
+			break
+		}
+	}
+	slices.SortFunc(out, func(a, b Goroutine) int { return cmp.Compare(a.ID, b.ID) })
+	return out, len(left), nil
+}
+
+// describe returns what is known of a goroutine.
+func (p *Process) describe(w *walk) Goroutine {
+	h := &w.head
+	g := Goroutine{ID: h.id, Parent: h.parent, State: p.state(h), Frames: p.program.funcs.frames(w.pcs), Labels: p.labels(p.roster.gs[w.index], h.labels)}
+	if h.since != 0 && h.plain() == goruntime.GWaiting {
+		g.Waited = max(0, monotonic()-time.Duration(h.since))
+	}
+	if h.id != 1 {
+		g.CreatedBy = p.creator(h.gopc)
+	}
+	return g
+}
+
+// creator returns a go statement, given the address after it: the function that has the code, and the line of the innermost inlined call there.
+func (p *Process) creator(pc uint64) Frame {
+	at := p.program.funcs.at(pc)
+	if !at.ok || len(at.frames) == 0 {
+		return Frame{}
+	}
+	return Frame{at.name, at.frames[0].File, at.frames[0].Line}
+}
+
+// system reports whether a goroutine is one of the runtime's, which runtime.Stack leaves out.
+func (p *Process) system(h *head) bool {
+	name := p.program.funcs.at(h.start).name
+	return strings.HasPrefix(name, "runtime.") && name != "runtime.main" && name != "runtime.handleAsyncEvent"
+}
+
+// state returns a goroutine's state as the runtime prints it.
+func (p *Process) state(h *head) string {
+	switch h.plain() {
+	case goruntime.GRunning, goruntime.GCopying:
+		return "running"
+	case goruntime.GSyscall:
+		return "syscall"
+	case goruntime.GRunnable, goruntime.GPreempted:
+		return "runnable"
+	}
+	l := p.program.layout
+	text := "waiting"
+	if n := int(h.reason); n > 0 && n < len(l.Reasons) {
+		text = l.Reasons[n]
+		if h.bubble && l.Durable>>n&1 != 0 && !strings.HasSuffix(text, "(durable)") {
+			text += " (durable)"
+		}
+	}
+	return text
+}
+
+// monotonic returns the clock of the runtime's times.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // it cannot fail
+	return time.Duration(t.Nano())
+}

@@ -1,0 +1,121 @@
+//go:build measure && (amd64 || arm64)
+
+package attach
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/measure"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// shares sums up CPU time by function, of the leaves and of all that called them.
+type shares struct {
+	self, total map[string]float64
+	all         float64
+}
+
+func (s *shares) add(stack []string, weight float64) {
+	if s.self == nil {
+		s.self, s.total = map[string]float64{}, map[string]float64{}
+	}
+	if stack[0] == "runtime.asyncPreempt" { // as TestMeasurePprof
+		stack = stack[1:]
+	}
+	for i, name := range stack {
+		if name = shown(name); i == 0 {
+			s.self[name] += weight
+		}
+		if !slices.ContainsFunc(stack[:i], func(before string) bool { return shown(before) == name }) {
+			s.total[name] += weight
+		}
+	}
+	s.all += weight
+}
+
+// apart returns by how many points functions' shares differ at most, of those that runtime.Stack would print.
+func (s *shares) apart(other *shares) (points float64, name string) {
+	for _, maps := range [][2]map[string]float64{{s.self, other.self}, {s.total, other.total}} {
+		for n := range maps[1] {
+			if p := 100 * math.Abs(maps[0][n]/s.all-maps[1][n]/other.all); p > points && !hidden(n) {
+				points, name = p, n
+			}
+		}
+	}
+	return points, name
+}
+
+// Shares of CPU time are those of runtime/pprof in the same run of the same program.
+func TestMeasureCPU(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "busy")
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./testdata/busy").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	measure.AtMost(t, "shares of CPU time beside runtime/pprof's", "points", 4, func() float64 {
+		cmd := exec.Command(program, filepath.Join(dir, "cpu.pb.gz"))
+		in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
+		testenv.OK(t, cmd.Start())
+		defer func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}()
+		lines := bufio.NewReader(out)
+		say := func() string {
+			testenv.Must(io.WriteString(in, "\n"))
+			return testenv.Must(lines.ReadString('\n'))
+		}
+		say()
+		p := testenv.Must(Open(cmd.Process.Pid))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		path := filepath.Join(dir, "x.tach")
+		_ = testenv.Must(p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 50}))
+		say()
+		f := testenv.Must(reader.Open(path))
+		defer f.Close()
+		if m := testenv.Must(f.Metadata()); m.Session.SourceReason == sourceNote {
+			testenv.Skip(t, "perf events are not allowed here")
+		}
+		var got, want shares
+		for s, err := range reader.Weighted(f) {
+			testenv.OK(t, err)
+			if s.CPU() > 0 {
+				var names []string
+				for _, id := range s.Stack {
+					names = append(names, f.Frames()[id].Func)
+				}
+				if !slices.Contains(names, "runtime.sigtramp") { // what runtime/pprof costs
+					got.add(names, float64(s.CPU()))
+				}
+			}
+		}
+		for _, s := range testenv.Must(profile.ParseData(testenv.Must(os.ReadFile(cmd.Args[1])))).Sample {
+			var names []string
+			for _, l := range s.Location {
+				for _, line := range l.Line {
+					names = append(names, line.Function.Name)
+				}
+			}
+			if slices.Contains(names, "runtime.schedule") {
+				names = []string{tachyon.FuncScheduler}
+			}
+			want.add(names, float64(s.Value[1]))
+		}
+		points, name := got.apart(&want)
+		t.Logf("%.1f points: %s; %.2f s of CPU time, runtime/pprof %.2f s", points, name, got.all/1e9, want.all/1e9)
+		return points
+	})
+}

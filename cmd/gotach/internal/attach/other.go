@@ -1,0 +1,67 @@
+//go:build !linux || !(amd64 || arm64)
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A Process is one that runs a Go program.
+type Process struct {
+	PID  int
+	Name string
+}
+
+// A Frame is a call.
+type Frame struct {
+	Func, File string
+	Line       int32
+}
+
+// A Goroutine is what a goroutine does now.
+type Goroutine struct {
+	ID, Parent uint64
+	State      string
+	Waited     time.Duration
+	Labels     map[string]string
+	Frames     []Frame
+	CreatedBy  Frame
+}
+
+// Open returns an error.
+func Open(int) (*Process, error) {
+	return nil, errors.New("other processes can be read on Linux only, on amd64 and arm64")
+}
+
+// Await returns an error.
+func Await(context.Context, int) (*Process, error) { return Open(0) }
+
+// Goroutines is never called.
+func (*Process) Goroutines() ([]Goroutine, int, error) { return nil, 0, nil }
+
+// Options say how to record.
+type Options struct {
+	Interval time.Duration
+	Budget   float64
+	Progress func(ticks int64, d time.Duration)
+}
+
+// A Recording says how recording went.
+type Recording struct {
+	Duration time.Duration
+	tachyon.Counts
+	Ended, NoPerf error
+}
+
+// Record is never called.
+func (*Process) Record(context.Context, string, Options) (*Recording, error) { return nil, nil }
+
+// Named returns an error.
+func Named(string) (int, error) {
+	_, err := Open(0)
+	return 0, err
+}

@@ -1,0 +1,147 @@
+//go:build peers && (amd64 || arm64)
+
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// Programs of all versions whose offsets are known say of themselves what is read of them.
+func TestPeerVersions(t *testing.T) {
+	for _, v := range []string{"go1.19.13", "go1.20.14", "go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.3", "go1.26.8", "go1.27.0"} {
+		t.Run(v, func(t *testing.T) {
+			t.Parallel()
+			compare(t, start(t, build(t, v, "-ldflags=-s -w"), "move", "burn"))
+		})
+	}
+}
+
+// Servers of Debian, which others have built, say of themselves what is read of them.
+func TestPeerDebian(t *testing.T) {
+	dir := t.TempDir()
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), nil, 0o644))
+	for _, s := range []struct {
+		program, install, port string
+		args                   []string
+		least                  int
+	}{
+		{"prometheus", "prometheus", "19190", []string{"--config.file=prometheus.yml", "--web.listen-address=127.0.0.1:19190", "--storage.tsdb.path=prometheus"}, 15},
+		{"etcd", "etcd-server", "19191", []string{"--enable-pprof", "--data-dir=etcd", "--listen-client-urls=http://127.0.0.1:19191",
+			"--advertise-client-urls=http://127.0.0.1:19191", "--listen-peer-urls=http://127.0.0.1:19192"}, 20},
+		{"nats-server", "nats-server", "19193", []string{"-a", "127.0.0.1", "-p", "19194", "--profile", "19193"}, 5},
+		{"caddy", "caddy", "2019", []string{"run"}, 3},
+	} {
+		t.Run(s.program, func(t *testing.T) {
+			cmd := exec.Command(testenv.Command(t, s.program, "apt-get install "+s.install), s.args...)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
+			testenv.OK(t, cmd.Start())
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}()
+			address := "http://127.0.0.1:" + s.port + "/debug/pprof/goroutine?debug=2"
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+				p, err := Open(cmd.Process.Pid)
+				if err == nil {
+					before := own(t, address)
+					list, _, err := p.Goroutines()
+					testenv.OK(t, err)
+					same := 0
+					for _, g := range list {
+						want, ok := before[g.ID]
+						got := Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Frames: shownFrames(g.Frames), CreatedBy: g.CreatedBy}
+						if ok && reflect.DeepEqual(got, want) {
+							same++
+						} else if again := own(t, address); ok && want.State != "running" && reflect.DeepEqual(again[g.ID], want) && g.State != "running" && g.State != "runnable" {
+							t.Errorf("got  %+v\nwant %+v", got, want)
+						}
+					}
+					if t.Failed() || same >= s.least {
+						t.Logf("%d of %d goroutines are the same", same, len(list))
+						return
+					}
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("the server did not start: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// own returns what a server says of itself, nothing if it does not answer yet.
+func own(t *testing.T, address string) map[uint64]Goroutine {
+	r, err := http.Get(address)
+	if err != nil {
+		return nil
+	}
+	defer r.Body.Close()
+	b := testenv.Must(io.ReadAll(r.Body))
+	return parseStack(t, string(b))
+}
+
+// An ordinary user reads its own processes, and is told why it may not read others. The test binary is run again as that user.
+func TestPeerUsers(t *testing.T) {
+	if pid := os.Getenv("GOTACH_ATTACH_PID"); pid != "" {
+		n := testenv.Must(strconv.Atoi(pid))
+		p, err := Open(n)
+		if err != nil {
+			fmt.Println("refused:", err)
+			return
+		}
+		list, _, err := p.Goroutines()
+		fmt.Println("read:", len(list), err)
+		return
+	}
+	if os.Geteuid() != 0 {
+		testenv.Skip(t, "it needs root, to be another user")
+	}
+	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	dir := testenv.Must(os.MkdirTemp("/tmp", "attach"))
+	defer os.RemoveAll(dir)
+	testenv.OK(t, os.Chmod(dir, 0o755))
+	copied := func(from, name string, mode os.FileMode) string {
+		to := filepath.Join(dir, name)
+		testenv.OK(t, os.WriteFile(to, testenv.Must(os.ReadFile(from)), mode))
+		testenv.OK(t, os.Chmod(to, mode))
+		return to
+	}
+	program := copied(build(t, "", "-ldflags=-s -w"), "target", 0o755)
+	self := copied(testenv.Must(os.Executable()), "self", 0o755)
+	ask := func(pid int) string {
+		cmd := exec.Command(self, "-test.run=^TestPeerUsers$")
+		cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, []string{"GOTACH_ATTACH_PID=" + strconv.Itoa(pid)}, nobody
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	for _, c := range []struct {
+		attr *syscall.SysProcAttr
+		args []string
+		want string
+	}{
+		{nobody, nil, "read: 3"},
+		{nil, nil, "it is one of user root; run gotach as that user, or with sudo"},
+		{nobody, []string{"hide"}, "its dumpable flag is 0"},
+	} {
+		if got := ask(startAs(t, c.attr, program, c.args...).pid); !strings.Contains(got, c.want) {
+			t.Errorf("got %s\nwant %s", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+//go:build linux && (amd64 || arm64)
+
+package attach
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// perf has the kernel sample the threads of a process (perf_event_open): each has a task clock, and a stack is taken each time that it has
+// advanced by a period. The threads are not stopped for longer than an interrupt takes.
+type perf struct {
+	pid      int
+	attr     unix.PerfEventAttr
+	period   time.Duration
+	threads  map[int]*thread
+	links    uint64        // of the folder of threads, their number plus 2
+	listed   time.Duration // when the folder was read
+	record   []byte
+	chain    []uint64
+	inKernel bool // samples are taken in the kernel too
+}
+
+// A thread is one of the process's.
+type thread struct {
+	fd    int           // of its perf event
+	stat  int           // of its schedstat in /proc; the event does not count what the kernel needs for switching to the thread
+	ring  []byte        // shared with the kernel: a page about it, then samples; nil: the kernel has not given the memory
+	count uint64        // of the event at its last sample, ns
+	given time.Duration // of its CPU time
+	m     uint64        // its runtime.m; 0: not known
+	last  hit           // its last one
+}
+
+// An interrupt is what the kernel says of a thread that runs.
+type interrupt struct {
+	cpu           time.Duration // that the thread has used since the one before
+	sp, g, lr, pc uint64        // g: the register that has the goroutine's address in Go's code
+	chain         []uint64      // by frame pointers, innermost first; valid until the next one
+	stack         []byte        // from sp on; valid as chain
+	kernel        bool          // the thread was in a system call, or in a fault
+}
+
+const (
+	ringPages  = 4
+	stackBytes = 1024                   // of an interrupted thread's stack
+	maxPeriod  = 5 * time.Millisecond   // of CPU time between two samples of a thread
+	relist     = 100 * time.Millisecond // how often threads are listed although their number is the same
+)
+
+// openPerf begins to sample the threads of a process, each when it has used so much CPU time. Its error says that this is not allowed, or not possible.
+func openPerf(pid int, period time.Duration) (*perf, error) {
+	p := &perf{pid: pid, period: period, threads: map[int]*thread{}, inKernel: true}
+	p.attr = unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Sample: uint64(period),
+		Sample_type:      unix.PERF_SAMPLE_READ | unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
+		Bits:             unix.PerfBitExcludeCallchainKernel | unix.PerfBitExcludeHv,
+		Sample_regs_user: registers, Sample_stack_user: stackBytes,
+	}
+	fd, err := p.event(pid)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		p.inKernel = false
+		p.attr.Bits |= unix.PerfBitExcludeKernel
+		fd, err = p.event(pid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_ = unix.Close(fd)
+	if err := p.list(true, 0); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *perf) event(tid int) (int, error) {
+	return unix.PerfEventOpen(&p.attr, tid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+}
+
+// list finds threads that are new, and those that have ended. The CPU time of a new one counts from its begin, of those at first from now on.
+func (p *perf) list(first bool, now time.Duration) error {
+	dir := fmt.Sprintf("/proc/%d/task", p.pid)
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return err
+	}
+	if links := uint64(st.Nlink); links == p.links && now-p.listed < relist {
+		return nil
+	} else {
+		p.links, p.listed = links, now
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	there := make(map[int]bool, len(names))
+	for _, n := range names {
+		tid, err := strconv.Atoi(n.Name())
+		if err != nil {
+			continue
+		}
+		there[tid] = true
+		if p.threads[tid] != nil {
+			continue
+		}
+		t := &thread{stat: -1}
+		if stat, err := unix.Open(fmt.Sprintf("%s/%d/schedstat", dir, tid), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+			t.stat = stat
+		}
+		if first {
+			t.given = t.clock()
+		}
+		if t.fd, err = p.event(tid); err != nil {
+			_ = unix.Close(t.stat)
+			continue // it has ended, or there are too many
+		}
+		if ring, err := unix.Mmap(t.fd, 0, (1+ringPages)*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err == nil {
+			t.ring = ring
+		}
+		p.threads[tid] = t
+	}
+	for tid, t := range p.threads {
+		if !there[tid] {
+			t.close()
+			delete(p.threads, tid)
+		}
+	}
+	return nil
+}
+
+// clock returns the CPU time of a thread, 0 if it is not known, as after its end.
+func (t *thread) clock() (d time.Duration) {
+	var b [64]byte
+	n, _ := unix.Pread(t.stat, b[:], 0)
+	for _, c := range b[:max(n, 0)] {
+		if c < '0' || c > '9' {
+			break
+		}
+		d = d*10 + time.Duration(c-'0')
+	}
+	return d
+}
+
+func (t *thread) close() {
+	if t.ring != nil {
+		_ = unix.Munmap(t.ring) // it was mapped
+	}
+	_, _ = unix.Close(t.fd), unix.Close(t.stat) // nothing was written
+}
+
+func (p *perf) close() {
+	for _, t := range p.threads {
+		t.close()
+	}
+	clear(p.threads)
+}
+
+// read passes on the samples of a thread since the last call.
+func (p *perf) read(t *thread, each func(*interrupt)) {
+	if t.ring == nil {
+		return
+	}
+	about := (*unix.PerfEventMmapPage)(unsafe.Pointer(&t.ring[0]))
+	data := t.ring[os.Getpagesize():]
+	head, tail := atomic.LoadUint64(&about.Data_head), about.Data_tail
+	for tail+8 <= head {
+		at := func(off, n uint64) []byte { // a record may go on at the begin of the ring
+			p.record = p.record[:0]
+			for i := off; i < off+n; {
+				from := i % uint64(len(data))
+				part := min(off+n-i, uint64(len(data))-from)
+				p.record = append(p.record, data[from:from+part]...)
+				i += part
+			}
+			return p.record
+		}
+		h := at(tail, 8)
+		kind, misc, size := binary.NativeEndian.Uint32(h), binary.NativeEndian.Uint16(h[4:]), uint64(binary.NativeEndian.Uint16(h[6:]))
+		if size < 8 || size > head-tail {
+			tail = head // it cannot be
+			break
+		}
+		if kind == unix.PERF_RECORD_SAMPLE {
+			if x, count, ok := p.parse(at(tail+8, size-8)); ok {
+				x.kernel = misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL
+				x.cpu = time.Duration(count - t.count)
+				t.count = count
+				each(&x)
+			}
+		}
+		tail += size
+	}
+	atomic.StoreUint64(&about.Data_tail, tail)
+}
+
+// parse takes a sample apart: the count, the chain, the registers, the stack.
+func (p *perf) parse(b []byte) (x interrupt, count uint64, ok bool) {
+	word := func() (v uint64) {
+		if len(b) >= 8 {
+			v, b = binary.NativeEndian.Uint64(b), b[8:]
+		} else {
+			b = nil
+		}
+		return v
+	}
+	if len(b) < 24 {
+		return x, 0, false
+	}
+	count = word()
+	n := word()
+	if n > uint64(len(b)/8) {
+		return x, 0, false
+	}
+	p.chain = p.chain[:0]
+	for range n {
+		if pc := word(); pc < 1<<63 { // others say which kind of addresses follows
+			p.chain = append(p.chain, pc)
+		}
+	}
+	x.chain = p.chain
+	if abi := word(); abi != 0 {
+		x.sp, x.g, x.lr, x.pc = ordered(word(), word(), word(), word())
+	}
+	if size := word(); size > 0 && size+8 <= uint64(len(b)) {
+		x.stack = b[:size]
+		b = b[size:]
+		x.stack = x.stack[:min(word(), size)]
+	}
+	return x, count, true
+}

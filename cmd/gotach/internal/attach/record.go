@@ -1,0 +1,426 @@
+//go:build linux && (amd64 || arm64)
+
+package attach
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+	"golang.org/x/sys/unix"
+)
+
+// Options say how to record.
+type Options struct {
+	Interval time.Duration                      // between two ticks
+	Budget   float64                            // what it may cost, in percent of the machine's CPU
+	Progress func(ticks int64, d time.Duration) // called after each tick
+	noPerf   bool                               // for tests: as if perf events were refused
+}
+
+// A Recording says how recording went.
+type Recording struct {
+	Duration time.Duration
+	tachyon.Counts
+	Ended  error // why it ended before it was told to; nil: it was told to
+	NoPerf error // why what runs is not seen, and what helps; nil: it is
+}
+
+// A recorder samples the goroutines of a process to a file.
+type recorder struct {
+	*Process
+	o      Options
+	w      *writer.Writer
+	began  time.Duration // on the monotonic clock
+	base   uint64        // wall clock at the begin, µs
+	now    time.Duration // of this tick, since the begin
+	before time.Duration // of the previous tick
+
+	byG   map[uint64]*known
+	list  []*known        // in the order of the roster
+	dueAt []time.Duration // when each of them is looked at next
+	due   []int
+	all   bool // this is the last tick, which looks at all of them
+	walks []walk
+
+	stacks map[string][]uint32 // by state and addresses
+	key    []byte
+	batch  []tachyon.Sample
+	told   []tachyon.Goroutine
+	gone   []uint64
+
+	Recording
+	alive      int
+	processCPU time.Duration // at the begin
+	cpu, owed  time.Duration // of the process at this tick; what it used and no sample stands for, if perf is nil
+	perf       *perf         // nil: the kernel does not allow it
+	given      time.Duration // CPU time that goroutines and rows have been given
+	rows       [kinds]row
+	hits       []hit // of one thread
+	progressed time.Duration
+}
+
+// known is what is known of a goroutine, or of a runtime.g that has none at present.
+type known struct {
+	motion
+	live   bool
+	stack  []uint32
+	status tachyon.Status
+	last   time.Duration // of its last sample
+	since  time.Duration // it has been seen unchanged since
+	seen   time.Duration // of its last look that found it unchanged
+	beat   time.Duration // when it has a sample although it rests
+	index  int           // in the roster
+	labels uint64
+	start  uint64
+	debts  []debt
+	ran    []uint32 // where it ran last
+	call   []uint32 // where it was in a system call last
+}
+
+// Record samples the process to a new file until ctx ends or the process does. In both cases the file is finished.
+func (p *Process) Record(ctx context.Context, path string, o Options) (*Recording, error) {
+	start := time.Now()
+	r := &recorder{Process: p, o: o, base: uint64(start.UnixMicro()), began: monotonic(), byG: map[uint64]*known{}, stacks: map[string][]uint32{}}
+	r.processCPU = cpuOf(p.PID)
+	r.cpu = r.processCPU
+	var err error
+	r.w, err = writer.Create(path, writer.Options{Start: r.base, Interval: uint64(o.Interval.Microseconds())})
+	if err != nil {
+		return nil, err
+	}
+	if o.noPerf {
+		r.NoPerf = deniedPerf(unix.EACCES)
+	} else if r.perf, err = openPerf(p.PID, min(o.Interval, maxPeriod)); err == nil {
+		defer r.perf.close()
+	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+		r.NoPerf = deniedPerf(err)
+	}
+	provisional := r.session(start)
+	provisional.Error = tachyon.NotStopped
+	err = r.w.Provisional(tachyon.KindSession, provisional)
+	if err == nil {
+		err = r.run(ctx)
+	}
+	if err == nil {
+		err = r.finish(start)
+	}
+	return &r.Recording, errors.Join(err, r.w.Close())
+}
+
+// run ticks. Its error is one of the file.
+func (r *recorder) run(ctx context.Context) error {
+	pace := newPace(r.o)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for last := false; ; {
+		select {
+		case <-ctx.Done():
+			last = true
+		case <-timer.C:
+		}
+		r.before, r.now = r.now, max(monotonic()-r.began, r.now+time.Microsecond)
+		r.Duration = r.now
+		if r.Ended = r.tick(last); r.Ended != nil {
+			r.now = r.before
+			return r.flush()
+		}
+		if err := r.flush(); err != nil {
+			return err
+		}
+		r.TicksReached++
+		if r.o.Progress != nil {
+			r.o.Progress(r.TicksReached, r.now)
+		}
+		if last {
+			return nil
+		}
+		timer.Reset(pace.next())
+		r.TicksForBudget = int64(pace.left)
+	}
+}
+
+// tick looks at the goroutines that are due, or at all of them. Its error says that the process cannot be read any more.
+func (r *recorder) tick(all bool) error {
+	grown, err := r.refresh()
+	if err != nil {
+		return r.ended(err)
+	}
+	if grown {
+		due := make([]time.Duration, len(r.roster.gs))
+		list := make([]*known, len(r.roster.gs))
+		for i, g := range r.roster.gs {
+			k := r.byG[g]
+			if k == nil {
+				k = &known{since: r.now}
+				r.byG[g] = k
+			} else {
+				due[i] = r.dueAt[k.index]
+			}
+			k.index, list[i] = i, k
+		}
+		r.list, r.dueAt = list, due
+	}
+	if cpu := cpuOf(r.PID); cpu > r.cpu {
+		r.owed = min(r.owed+cpu-r.cpu, maxOwed)
+		r.cpu = cpu
+	}
+	r.all = all
+	r.interrupts(all)
+	r.due = r.due[:0]
+	for i, at := range r.dueAt {
+		if all || at <= r.now {
+			r.due = append(r.due, i)
+		}
+	}
+	r.walks = r.walks[:0]
+	if err := r.heads(r.due, func(i int, b []byte) { r.look(i, b) }); err != nil {
+		return r.ended(err)
+	}
+	if err := r.Process.walks(r.walks); err != nil {
+		return r.ended(err)
+	}
+	for i := range r.walks {
+		w := &r.walks[i]
+		k := r.list[w.index]
+		if w.pcs == nil {
+			r.Torn++
+			r.Dropped++
+			k.since = r.now
+			continue
+		}
+		r.visited(k, w)
+	}
+	if all {
+		for _, k := range r.list {
+			r.forgive(k)
+		}
+	}
+	r.writeRows(all)
+	return nil
+}
+
+// ended returns why a process cannot be read any more.
+func (r *recorder) ended(err error) error {
+	// The first thread may be gone while another one goes on with another program.
+	for errors.Is(err, unix.ESRCH) && r.lives() {
+		time.Sleep(time.Millisecond)
+		if _, err = r.word(0); err == nil {
+			err = unix.EFAULT
+		}
+	}
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return errors.New("the process has ended")
+	case errors.Is(err, unix.EFAULT), errors.Is(err, unix.EPERM):
+		return errors.New("the process runs another program now")
+	}
+	return err
+}
+
+// lives reports whether any thread of the process goes on.
+func (r *recorder) lives() bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", r.PID))
+	return slices.ContainsFunc(stats, func(path string) bool {
+		b, _ := os.ReadFile(path)
+		i := bytes.LastIndexByte(b, ')')
+		return i >= 0 && i+2 < len(b) && b[i+2] != 'Z' && b[i+2] != 'X'
+	})
+}
+
+// look is told what a runtime.g has now.
+func (r *recorder) look(i int, b []byte) {
+	k := r.list[i]
+	if r.unmoved(k, b) {
+		r.rests(i)
+		return
+	}
+	r.dueAt[i] = r.now // and at the next tick
+	h := parse(b, r.program.layout)
+	alive, system := goruntime.Alive(h.status), r.system(&h)
+	k.start = h.start
+	if alive && system {
+		r.systemRan(k, &h)
+	}
+	alive = alive && !system
+	if k.live && (!alive || h.id != k.id) {
+		r.end(k)
+	}
+	if !alive {
+		if !system {
+			r.forgive(k)
+		}
+		r.rested(i)
+		return
+	}
+	scanned := h.status&goruntime.GScan != 0
+	h.status = h.plain()
+	begins := !k.live
+	if begins {
+		r.begin(k, &h)
+	}
+	if h.labels != k.labels {
+		r.relabel(r.roster.gs[i], k, &h)
+	}
+	switch {
+	case h.running():
+		r.woke(k)
+		stack := k.ran
+		if stack == nil {
+			stack = r.running(h.start)
+		}
+		k.motion, k.stack, k.status = h.motion, stack, tachyon.HasGIL|k.status&tachyon.MainThread
+		k.since = r.now
+		r.emit(k, k.status|r.onCPU(k))
+	case scanned:
+		k.since = r.now // the collector holds it, and perhaps moves its stack
+	default:
+		r.walks = append(r.walks, walk{index: i, head: h})
+	}
+}
+
+// maxOwed bounds the CPU time that is made up for later: the runtime uses some without a goroutine.
+const maxOwed = time.Second
+
+// onCPU says whether a running goroutine had a core. Nobody knows which ones had, so as many count as the process used CPU time.
+func (r *recorder) onCPU(k *known) tachyon.Status {
+	weight := r.now - max(k.last, r.before)
+	if k.last >= 0 {
+		weight = r.now - k.last
+	}
+	if r.perf != nil || r.owed < weight/2 {
+		return 0
+	}
+	r.owed -= weight
+	return tachyon.OnCPU
+}
+
+// visited is told the stack of a goroutine.
+func (r *recorder) visited(k *known, w *walk) {
+	r.woke(k)
+	stack, status := r.stackOf(w)
+	status |= k.status & tachyon.MainThread
+	var moved tachyon.Status
+	if k.stack != nil && k.status == status && status&tachyon.Unknown == 0 && k.seq != w.head.seq && slices.Equal(k.stack, stack) {
+		moved = tachyon.Moved
+	}
+	k.motion, k.stack, k.status = w.head.motion, stack, status
+	if status&tachyon.Unknown != 0 {
+		k.call = stack
+	}
+	if k.last >= 0 {
+		k.since = r.now
+	}
+	r.emit(k, status|moved)
+}
+
+// begin begins with a goroutine at its first look.
+func (r *recorder) begin(k *known, h *head) {
+	*k = known{motion: h.motion, live: true, index: k.index, since: r.now, last: -1, start: h.start, debts: k.debts}
+	g := tachyon.Goroutine{ID: h.id, Parent: h.parent, First: micros(r.now), Last: micros(r.now)}
+	if h.since != 0 && h.plain() == goruntime.GWaiting {
+		k.since = min(r.now, time.Duration(h.since)-r.began) // at least
+	}
+	if h.id == 1 {
+		k.status = tachyon.MainThread
+	} else if by := r.creator(h.gopc); by.Func != "" {
+		g.CreatedBy, g.CreatedAt = by.Func, by.at()
+	}
+	r.told = append(r.told, g)
+	r.alive++
+	r.MaxGoroutines = max(r.MaxGoroutines, r.alive)
+}
+
+// end is told that a goroutine has ended.
+func (r *recorder) end(k *known) {
+	r.woke(k)
+	if k.last >= 0 {
+		k.last = r.repay(k, tachyon.User, k.last)
+	}
+	r.forgive(k)
+	r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(max(k.last, 0))})
+	r.gone = append(r.gone, k.id)
+	*k = known{index: k.index, since: r.now}
+	r.alive--
+}
+
+// relabel notes that a goroutine has other labels.
+func (r *recorder) relabel(g uint64, k *known, h *head) {
+	labels := r.labels(g, h.labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	k.labels = h.labels
+	r.told = append(r.told, tachyon.Goroutine{ID: h.id, Last: micros(r.now), Labels: []tachyon.LabelSpan{{From: micros(r.now), Labels: labels}}})
+}
+
+// emit adds a sample of a goroutine.
+func (r *recorder) emit(k *known, status tachyon.Status) {
+	from := k.last
+	if from < 0 {
+		from = r.before
+		first := r.now // of its samples
+		if len(k.debts) > 0 {
+			first = min(first, from+k.debts[0].cpu)
+		}
+		r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(r.now), FirstWeight: micros(first) - micros(from)})
+	}
+	if k.last = r.repay(k, tachyon.User, from); k.last == r.now && k.last > from {
+		return // it had a core all the time
+	}
+	k.last = r.now
+	r.sample(k.id, tachyon.User, status, r.now, k.stack)
+}
+
+// progressEvery is how often a file that is being written says how far it is.
+const progressEvery = 200 * time.Millisecond
+
+// flush passes on what a tick has found.
+func (r *recorder) flush() error {
+	n, err := r.w.WriteBatch(r.batch)
+	r.Samples += int64(n)
+	records := tachyon.Records{Goroutines: r.told}
+	if r.now-r.progressed >= progressEvery {
+		r.progressed = r.now
+		s := r.session(time.UnixMicro(int64(r.base)))
+		records.Progress = &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts}
+	}
+	if err == nil && (len(r.told) > 0 || records.Progress != nil) {
+		err = r.w.WriteRecords(&records)
+	}
+	for _, id := range r.gone {
+		if err == nil {
+			err = r.w.Forget(id, tachyon.User)
+		}
+	}
+	clear(r.told)
+	r.batch, r.told, r.gone = r.batch[:0], r.told[:0], r.gone[:0]
+	return err
+}
+
+// finish writes what a finished file has besides samples.
+func (r *recorder) finish(start time.Time) error {
+	for _, k := range r.list {
+		r.woke(k)
+		if k.live && k.last >= 0 {
+			r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(k.last)})
+		}
+	}
+	slices.SortFunc(r.told, func(a, b tachyon.Goroutine) int { return int(int64(a.ID - b.ID)) })
+	if err := r.flush(); err != nil {
+		return err
+	}
+	return r.w.AddMetadata(tachyon.KindSession, r.session(start))
+}
+
+// micros returns a time in µs.
+func micros(d time.Duration) uint64 { return uint64(d.Microseconds()) }

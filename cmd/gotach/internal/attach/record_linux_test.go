@@ -1,0 +1,158 @@
+//go:build amd64 || arm64
+
+package attach
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// record records a target until after has been called with so many ticks, and reads the file.
+func record(t *testing.T, x *target, ticks int64, after func(stop func()), noPerf ...bool) (*Recording, *reader.Reader) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	r := recordTo(t, x, path, ticks, after, noPerf...)
+	f, err := reader.Open(path)
+	testenv.OK(t, err)
+	t.Cleanup(func() { f.Close() })
+	return r, f
+}
+
+func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop func()), noPerf ...bool) *Recording {
+	p, err := Open(x.pid)
+	testenv.OK(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, noPerf: len(noPerf) > 0, Progress: func(n int64, _ time.Duration) {
+		if n == ticks {
+			after(cancel)
+		}
+	}})
+	testenv.OK(t, err)
+	if _, err := os.Stat(path + ".journal"); err == nil {
+		t.Error("there is a journal: the file was not finished")
+	}
+	return r
+}
+
+// A goroutine that waits has samples with what the program says of it, for all the time. What runs has calls of its own, and their CPU time is all of the process's.
+func TestRecord(t *testing.T) {
+	program := build(t, "", "-ldflags=-s -w")
+	t.Run("perf", func(t *testing.T) { testRecord(t, program) })
+	t.Run("no perf", func(t *testing.T) { testRecord(t, program, true) })
+}
+
+func testRecord(t *testing.T, program string, noPerf ...bool) {
+	x := start(t, program, "move", "burn")
+	before := x.stack(t)
+	r, f := record(t, x, 200, func(stop func()) { stop() }, noPerf...)
+	after := x.stack(t)
+	testenv.OK(t, r.Ended)
+	m, err := f.Metadata()
+	testenv.OK(t, err)
+	known := map[uint64]tachyon.Goroutine{}
+	for _, g := range m.Goroutines {
+		known[g.ID] = g
+	}
+	if s := m.Session; s.Source != sourceName || s.PID != x.pid || s.GoVersion == "" || s.TicksReached < 200 || s.Duration != r.Duration || s.ProcessCPU == 0 {
+		t.Errorf("session %+v", s)
+	}
+	sums, on, n := map[uint64]time.Duration{}, time.Duration(0), 0
+	calls := map[string]time.Duration{} // CPU time
+	for s, err := range reader.Weighted(f) {
+		testenv.OK(t, err)
+		n++
+		on += s.CPU()
+		var frames []Frame
+		for _, id := range s.Stack {
+			fr := f.Frames()[id]
+			frames = append(frames, Frame{fr.Func, fr.File, fr.Line})
+		}
+		if s.Interpreter != tachyon.User {
+			continue
+		}
+		sums[s.Thread] += s.Wall()
+		for _, fr := range frames {
+			calls[fr.Func] += s.CPU()
+		}
+		switch want := before[s.Thread]; {
+		case frames[0].Func == tachyon.FuncNotRead:
+			if len(frames) != 2 || s.Status&tachyon.HasGIL == 0 {
+				t.Errorf("goroutine %d runs in %v, status %v", s.Thread, frames, s.Status)
+			}
+		case s.Status&tachyon.HasGIL != 0:
+			if last := frames[len(frames)-1].Func; s.Thread != 1 && !strings.HasPrefix(last, "main.") {
+				t.Errorf("goroutine %d runs in %v, status %v", s.Thread, frames, s.Status)
+			}
+		case s.Thread == 1 || want.ID == 0 || want.State == "running" || want.State == "runnable" || !reflect.DeepEqual(want, after[s.Thread]) || moves(want):
+		case frames[0].Func != "["+want.State+"]" || !reflect.DeepEqual(shownFrames(frames[1:]), want.Frames):
+			t.Fatalf("goroutine %d: %v %v\nwant %v %v", s.Thread, s.Status, frames, want.State, want.Frames)
+		}
+	}
+	still := 0
+	for id, want := range before {
+		if !reflect.DeepEqual(want, after[id]) || want.State == "running" || want.State == "runnable" || moves(want) {
+			continue
+		}
+		still++
+		g := known[id]
+		if g.Parent != want.Parent || g.CreatedBy != want.CreatedBy.Func || id != 1 && g.CreatedAt != want.CreatedBy.at() {
+			t.Errorf("goroutine %d: %+v, want %+v", id, g, want)
+		}
+		if time.Duration(g.Last)*time.Microsecond != r.Duration.Truncate(time.Microsecond) || sums[id] < r.Duration-2*time.Microsecond || sums[id] > r.Duration {
+			t.Errorf("goroutine %d has %v in samples, until %d µs; the recording is %v", id, sums[id], g.Last, r.Duration)
+		}
+	}
+	if still < 31 {
+		t.Errorf("%d goroutines wait", still)
+	}
+	if no := r.NoPerf != nil; no != (m.Session.SourceReason == sourceNote) || len(noPerf) > 0 && !no {
+		t.Errorf("%v, and the file says %q", r.NoPerf, m.Session.SourceReason)
+	}
+	if r.NoPerf != nil { // the kernel allows no perf events: who used a core is guessed
+		if on == 0 || on > m.Session.ProcessCPU+r.Duration {
+			t.Errorf("CPU time %v of %v", on, m.Session.ProcessCPU)
+		}
+	} else if off := on - m.Session.ProcessCPU; off.Abs() > time.Duration(n)*time.Microsecond+m.Session.ProcessCPU/50 || calls["main.burn"] == 0 {
+		t.Errorf("CPU time %v of %v: %v", on, m.Session.ProcessCPU, calls)
+	}
+	labelled := 0
+	for _, g := range known {
+		if len(g.Labels) > 0 && reflect.DeepEqual(g.Labels[0].Labels, map[string]string{"tenant": "a", "kind": "test"}) {
+			labelled++
+		}
+	}
+	if labelled != 1 {
+		t.Errorf("%d goroutines have the labels", labelled)
+	}
+}
+
+// The file is finished when the program ends, and says that it did. A stopped program is recorded all the same.
+func TestRecordEnds(t *testing.T) {
+	program := build(t, "", "-ldflags=-s -w")
+	x := start(t, program, "move")
+	r, f := record(t, x, 20, func(func()) { testenv.OK(t, syscall.Kill(x.pid, syscall.SIGKILL)) })
+	if r.Ended == nil || r.Ended.Error() != "the process has ended" {
+		t.Errorf("ended: %v", r.Ended)
+	}
+	m, err := f.Metadata()
+	testenv.OK(t, err)
+	if m.Session.Executable != program || m.Session.Duration <= 0 || m.Session.TicksReached < 20 || len(m.Goroutines) < 31 {
+		t.Errorf("session %+v of %d goroutines", m.Session, len(m.Goroutines))
+	}
+	x = start(t, program)
+	testenv.OK(t, syscall.Kill(x.pid, syscall.SIGSTOP))
+	r, _ = record(t, x, 20, func(stop func()) { stop() })
+	if r.Ended != nil || r.MaxGoroutines < 31 {
+		t.Errorf("%+v", r)
+	}
+}

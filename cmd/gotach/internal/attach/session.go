@@ -1,0 +1,114 @@
+//go:build linux && (amd64 || arm64)
+
+package attach
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/tachyon"
+	"golang.org/x/sys/unix"
+)
+
+// How a file says that it was recorded from outside.
+const (
+	sourceName = "attached"
+	perfNote   = "from outside; what runs by perf events"
+	kernelNote = "from outside; what runs by perf events, without system calls"
+	sourceNote = "from outside, without perf events: what running goroutines call is not known, and which of them had a core is guessed from the CPU time of the process"
+)
+
+// session describes the program and how it is recorded, until now.
+func (r *recorder) session(start time.Time) *tachyon.Session {
+	info := r.program.info
+	s := &tachyon.Session{
+		Program: r.Name, GoVersion: info.GoVersion, GOOS: "linux", GOARCH: runtime.GOARCH, GOMAXPROCS: cores(r.PID),
+		Module: info.Main.Path, Version: info.Main.Version, BuildID: r.program.build, Executable: r.program.path, PID: r.PID,
+		Start: start.Round(0).UTC(), Duration: r.now, Source: sourceName, SourceReason: r.note(),
+		Rate: max(int(time.Second/r.o.Interval), 1), Budget: r.o.Budget, Markers: true,
+	}
+	s.Host, _ = os.Hostname()
+	for _, kv := range info.Settings {
+		if strings.HasPrefix(kv.Key, "vcs") {
+			if s.VCS == nil {
+				s.VCS = map[string]string{}
+			}
+			s.VCS[kv.Key] = kv.Value
+		}
+	}
+	r.Cost = ownCPU()
+	r.TicksAsked = int64(r.now / r.o.Interval)
+	r.ProcessCPU = r.cpu - r.processCPU
+	s.Counts = r.Counts
+	if r.now > 0 {
+		s.RateReached = float64(r.TicksReached) / r.now.Seconds()
+	}
+	return s
+}
+
+// note says how it is known what runs.
+func (r *recorder) note() string {
+	switch {
+	case r.perf == nil:
+		return sourceNote
+	case r.perf.inKernel:
+		return perfNote
+	}
+	return kernelNote
+}
+
+// cores returns how many cores a process may use, by its affinity.
+func cores(pid int) int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(pid, &set) != nil {
+		return runtime.NumCPU()
+	}
+	return set.Count()
+}
+
+// ownCPU returns the CPU time of this process.
+func ownCPU() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // it cannot fail
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// cpuOf returns the CPU time of a process, 0 if it has ended. The clock's number is that of clock_getcpuclockid(3).
+func cpuOf(pid int) time.Duration {
+	const schedule = 2 // CPUCLOCK_SCHED
+	var t unix.Timespec
+	if unix.ClockGettime(int32(^pid<<3|schedule), &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// A pace says how long it is until the next tick, so that ticks cost no more than they may.
+type pace struct {
+	interval time.Duration
+	share    float64 // of one core
+	cpu      time.Duration
+	cost     float64 // of a tick, a moving mean
+	due      time.Duration
+	left     float64 // ticks that were left out because they would have cost too much
+}
+
+func newPace(o Options) *pace {
+	return &pace{interval: o.Interval, share: o.Budget / 100 * float64(runtime.NumCPU()), cpu: ownCPU(), due: monotonic()}
+}
+
+// next is called after a tick.
+func (p *pace) next() time.Duration {
+	cpu, now := ownCPU(), monotonic()
+	spent := float64(cpu - p.cpu)
+	p.cpu = cpu
+	p.cost += (spent - p.cost) / 16 // from 0: the first tick reads every stack, which no later one does
+	every := max(p.interval, time.Duration(p.cost/p.share))
+	p.left += float64(every)/float64(p.interval) - 1
+	if p.due += every; p.due < now {
+		p.due = now
+	}
+	return p.due - now
+}

@@ -1,0 +1,112 @@
+// Command target has goroutines that wait in many ways. It prints runtime.Stack for each line that it reads, and an empty page after it.
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"syscall"
+	"time"
+)
+
+type thing struct{ c chan int }
+
+type waiter interface{ wait(int) }
+
+func (t *thing) wait(int) { <-t.c }
+
+//go:noinline
+func deep(n int, c chan int) byte {
+	var room [300]byte
+	if n == 0 {
+		<-c
+		return room[1]
+	}
+	room[n%300] = 1
+	return deep(n-1, c) + room[2]
+}
+
+func generic[T any](c chan T) { <-c }
+
+func inlined(c chan int) { alsoInlined(c) }
+
+func alsoInlined(c chan int) { <-c }
+
+func move(d time.Duration) {
+	for {
+		time.Sleep(d)
+		go func() {}()
+	}
+}
+
+func burn() {
+	var b [4096]byte
+	for {
+		s := sha256.Sum256(b[:])
+		b[0] = s[0]
+	}
+}
+
+func main() {
+	c := make(chan int)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	cond := sync.NewCond(new(sync.Mutex))
+	mu.Lock()
+	wg.Add(1)
+	t := &thing{c}
+	go t.wait(1)
+	f := t.wait
+	go f(2)
+	var w waiter = t
+	go w.wait(3)
+	for i := 0; i < 20; i++ {
+		go deep(i*3, c)
+	}
+	go generic(make(chan map[string]int))
+	go func() { inlined(c) }()
+	go func(int) { mu.Lock() }(1)
+	go func() { wg.Wait() }()
+	go func() { cond.L.Lock(); cond.Wait() }()
+	go func() {
+		select {
+		case <-c:
+		case make(chan int) <- 1:
+		case <-time.After(time.Hour):
+		}
+	}()
+	go time.Sleep(time.Hour)
+	go func() {
+		defer func() { recover(); <-c }()
+		panic("waits while it panics")
+	}()
+	go pprof.Do(context.Background(), pprof.Labels("tenant", "a", "kind", "test"), func(context.Context) { <-c })
+	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
+		go l.Accept()
+	}
+	for _, arg := range os.Args[1:] {
+		switch arg {
+		case "move":
+			for i := 1; i < 20; i++ {
+				go move(time.Duration(i) * 100 * time.Microsecond)
+			}
+		case "burn":
+			go burn()
+		case "hide":
+			syscall.Syscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0)
+		}
+	}
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		if in.Text() == "exec" {
+			syscall.Exec("/bin/sleep", []string{"sleep", "60"}, nil)
+		}
+		b := make([]byte, 1<<20)
+		fmt.Printf("%s\n\f\n", b[:runtime.Stack(b, true)])
+	}
+}

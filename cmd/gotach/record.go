@@ -1,0 +1,170 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/gotach/profiler/cmd/gotach/internal/attach"
+	"github.com/spf13/cobra"
+)
+
+// The bounds of gotach record's flags.
+const (
+	minInterval, maxInterval = time.Millisecond, 10 * time.Second
+	maxRecord                = 30 * 24 * time.Hour
+)
+
+func newRecord(e *env) *cobra.Command {
+	var out string
+	var d time.Duration
+	o := attach.Options{}
+	cmd := &cobra.Command{
+		Use:   "record PID|NAME|-- COMMAND ARGS...",
+		Short: "Record a profile of any Go program, also of one that already runs",
+		Long: `Sample all goroutines of a running Go program from outside, and write a profile that all commands read. The
+program needs nothing of gotach and no symbols, is not stopped and does not notice: its memory is read, nothing else.
+NAME is that of its executable. COMMAND is started, and recorded until it ends, or for the time of -d; it gets the signals
+that gotach gets, and its exit code is gotach's. docs/attach.md has the rights and versions.
+
+A sample has the goroutine's id, state, labels, creator, and its calls with those that were inlined. What runs is seen by perf events of
+the kernel. Where these are not allowed, only the outermost function is known, under [stack not read], and which goroutines had a core
+is guessed, so that the sum is the CPU time of the process; gotach info says so. What waits for a lock or channel has no name of it.
+
+Recording ends after the time of -d, at Ctrl-C, or with the program; in each case the file is finished. Meanwhile other
+commands can read it, and gotach view and gotach top follow it. If ticks would cost more than --budget, there are fewer.`,
+		Example: `  gotach record $(pidof app)
+  gotach record app -d 5s --interval 2ms -o app.tach
+  gotach record -o app.tach -- ./app -listen :8080`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 && (cmd.ArgsLenAtDash() != 0 || len(args) == 0) {
+				return fmt.Errorf("record: %d arguments, want a process or its name, or -- and a command; usage: gotach %s", len(args), cmd.Use)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkRecord(out, d, o); err != nil {
+				return err
+			}
+			if cmd.ArgsLenAtDash() == 0 {
+				if !cmd.Flags().Changed("duration") {
+					d = maxRecord
+				}
+				return e.recordCommand(args, out, d, o)
+			}
+			pid, err := strconv.Atoi(args[0])
+			if err != nil {
+				if pid, err = attach.Named(args[0]); err != nil {
+					return err
+				}
+			}
+			p, err := attach.Open(pid)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(e.ctx, d)
+			defer cancel()
+			e.bar = e.progress("record")
+			o.Progress = func(_ int64, at time.Duration) { e.bar.update(uint64(min(at, d)), uint64(d)) }
+			return e.record(ctx, p, out, e.stdout, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&out, "output", "o", "", "write the profile to `FILE` (default: the program's name and .tach)")
+	f.DurationVarP(&d, "duration", "d", 30*time.Second, "record for this `TIME`")
+	f.DurationVar(&o.Interval, "interval", 10*time.Millisecond, "the `TIME` between two ticks")
+	f.Float64Var(&o.Budget, "budget", 5, "what it may cost, in `PERCENT` of all cores of the machine")
+	return cmd
+}
+
+// checkRecord checks the flags.
+func checkRecord(out string, d time.Duration, o attach.Options) error {
+	switch {
+	case d <= 0 || d > maxRecord:
+		return usagef("record: -d %v: the time must be above 0 and at most %v", d, maxRecord)
+	case o.Interval < minInterval || o.Interval > maxInterval:
+		return usagef("record: --interval %v: it must be from %v to %v", o.Interval, minInterval, maxInterval)
+	case !(o.Budget > 0 && o.Budget <= 100):
+		return usagef("record: --budget %v: it must be above 0 and at most 100", o.Budget)
+	case out == "-":
+		return usagef("record: the profile must be a file; set it with -o FILE")
+	}
+	return nil
+}
+
+// record records a process until ctx ends, and says to w how it went.
+func (e *env) record(ctx context.Context, p *attach.Process, out string, w *output, o attach.Options) error {
+	out = cmp.Or(out, p.Name+".tach")
+	r, err := p.Record(ctx, out, o)
+	e.barDone()
+	if err != nil {
+		return named(out, err)
+	}
+	if r.NoPerf != nil {
+		e.warn(fmt.Errorf("record: %w", r.NoPerf))
+	}
+	why := ""
+	if r.Ended != nil {
+		why = "; " + r.Ended.Error()
+	}
+	printf(w, "%s: %s of process %d (%s)%s\n%s of at most %s, %.2f %% moved while they were read and were left out\ngotach report %s shows where the time went.\n",
+		out, duration(r.Duration), p.PID, p.Name, why, plural(r.Samples, "sample"), plural(int64(r.MaxGoroutines), "goroutine"), 100*float64(r.Torn)/float64(max(r.Samples+r.Torn, 1)), quoted(out))
+	return nil
+}
+
+// recordCommand starts a command and records it. The error has the command's exit code. What gotach says goes to standard error, also that
+// there is no profile: the command may have been too short, or no Go program.
+func (e *env) recordCommand(args []string, out string, d time.Duration, o attach.Options) error {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.stdin, e.stdout.w, e.stderr.w
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer func() {
+		signal.Stop(signals)
+		close(signals)
+	}()
+	e.grace.Store(int64(maxRecord)) // the command ends when it likes to
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		cancel()
+		ended <- err
+	}()
+	go func() {
+		for s := range signals {
+			if s == os.Interrupt && isInput(e) {
+				continue // the terminal has sent it to the command too
+			}
+			_ = cmd.Process.Signal(s) // it may have ended
+		}
+	}()
+	p, err := attach.Await(ctx, cmd.Process.Pid)
+	if err == nil {
+		err = e.record(ctx, p, out, e.stderr, o)
+	}
+	if err != nil {
+		e.warn(fmt.Errorf("record: %w; there is no whole profile of %s", err, args[0]))
+	}
+	exit := (*exec.ExitError)(nil)
+	switch werr := <-ended; {
+	case errors.As(werr, &exit):
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return errExit(128 + int(status.Signal()))
+		}
+		return errExit(exit.ExitCode())
+	case werr != nil:
+		return fmt.Errorf("record: %w", werr)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/gotach/profiler/internal/analyze/instant"
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/spf13/cobra"
+)
+
+func newStacks(e *env) *cobra.Command {
+	var o formats.Options
+	var choice selectFlags
+	var at string
+	var asJSON, grouped bool
+	cmd := &cobra.Command{
+		Use:   "stacks FILE...|PID",
+		Short: "Print what every goroutine does now, or did at an instant",
+		Long: `PID is a process that runs a Go program: any one, also without gotach and without symbols. Its
+goroutines are printed as runtime.Stack prints them. It is not stopped and does not notice. The calls of a goroutine that
+runs at this moment are not known. docs/attach.md has the rights that it takes.
+
+FILE is a profile. Print the stacks of all goroutines at an instant of the past, as runtime.Stack prints them, so
+that tools for such texts read them. Without --at it is the instant at which the most
+goroutines waited for something, idle ones left out.
+
+A goroutine that waited from before the instant until after it is shown just so. Of one that
+ran or moved meanwhile the nearest sample is shown, with its distance: "(not seen since
+8ms)" or "(seen 3ms later)". Arguments of calls and offsets in functions are not known.
+
+A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
+2006-01-02T15:04:05.250 (local time). --label, --state and --goroutine leave out other goroutines.`,
+		Example: `  gotach stacks $(pidof app)
+  gotach stacks app.tach
+  gotach stacks app.tach --at 14:03:07.250
+  gotach stacks app.tach --at -5s --label tenant=a
+  gotach stacks app.*.tach --at +90s --grouped
+  gotach stacks app.tach --at +12.5s --json | jq '.goroutines[] | select(.waited_ns > 1e9)'`,
+		Args: someFiles,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if pid, err := strconv.Atoi(args[0]); err == nil && pid > 0 && len(args) == 1 && !exists(args[0]) {
+				for _, flag := range []string{"at", "from", "lax", "label", "state", "goroutine"} {
+					if cmd.Flags().Changed(flag) {
+						return usagef("stacks: --%s is for files, and %d is a process", flag, pid)
+					}
+				}
+				return e.stacksNow(pid, grouped, asJSON)
+			}
+			moment, err := stream.ParseMoment(at)
+			if err != nil {
+				return usagef("stacks: --at: %w", err)
+			}
+			io := instant.Options{At: moment, States: choice.states}
+			choice.states = nil // those of other times matter too
+			if err := choice.set("stacks", &o); err != nil {
+				return err
+			}
+			return e.read("stacks", args, o, func(in *formats.Input) error {
+				s, err := samples(in, stream.Options{Labels: true, Creators: true})
+				if err != nil {
+					return err
+				}
+				find := instant.Find
+				if at == "" {
+					find = instant.FindBusiest
+				}
+				x, err := find(s, io)
+				if err != nil {
+					return err
+				}
+				e.barDone()
+				switch {
+				case asJSON:
+					return e.printJSON(x, " ")
+				case grouped:
+					return e.print(append(stacksTitle(in.Name, x), instant.Grouped(x.Goroutines)...))
+				}
+				return e.print(append(stacksTitle(in.Name, x), instant.Text(x.Goroutines)...))
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&at, "at", "", "the instant, a `TIME` such as +12.5s, -5s or 14:03:07.250")
+	f.BoolVar(&grouped, "grouped", false, "goroutines with equal stacks together, as in /debug/pprof/goroutine?debug=1")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	choice.addGoroutines(cmd)
+	fromFlags(cmd, &o)
+	return cmd
+}
+
+// stacksTitle returns the line above the stacks:
+//
+//	app.tach: 52 goroutines at 2026-11-25 14:03:07.250, 12.5s after the start
+func stacksTitle(name string, x *instant.Instant) []byte {
+	why := ""
+	if x.Busiest {
+		why = "; the most goroutines waited then"
+	}
+	return fmt.Appendf(nil, "%s: %s at %s, %s after the start%s\n", name, plural(int64(len(x.Goroutines)), "goroutine"),
+		x.Time.Format("2006-01-02 15:04:05.000"), duration(x.At), why)
+}

@@ -1,0 +1,247 @@
+package diff
+
+import (
+	"bytes"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+)
+
+func diff(t *testing.T, a, b *analyze.Samples, o Options) *Diff {
+	t.Helper()
+	return analyzetest.Must(Find([]*analyze.Samples{a}, []*analyze.Samples{b}, o))(t)
+}
+
+// parts returns the rows without those of the whole.
+func parts(d *Diff) (rows []Row) {
+	for _, r := range d.Rows {
+		if r.Level != LevelWhole {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+func significant(d *Diff) (names []string) {
+	for i := range d.Rows {
+		if d.Rows[i].Significant {
+			names = append(names, d.Rows[i].Name)
+		}
+	}
+	return names
+}
+
+// If another program used the machine during one run, its rows are smaller there. Only what differs much more is
+// significant.
+func TestJudgeMachine(t *testing.T) {
+	noCore, queued := [2]float64{0.1, 0.8}, 1.0
+	m := judgeMachine(queued, 0.5, [2]float64{0.9, 0.4}, noCore)
+	for _, c := range []struct {
+		what string
+		a, b float64
+		want bool
+	}{
+		{WhatCPU, 0.81, 0.41, false}, // the machine gave half of the time
+		{WhatCPU, 0.3, 0.4, true},    // more, although there is less for all
+		{WhatCPU, 0, 0.08, true},     // new
+		{WhatCPU, 0.2, 0.02, true},   // much less
+		{WhatWait, 0.3, 0.4, false},
+		{WhatWait, 0, 0.08, true},       // new
+		{WhatWait, 0.013, 0.001, false}, // little
+		{WhatWait, 0.1, 0.15, false},    // half as much more, but less than the machine's difference
+		{WhatWait, 0.1, 1.3, true},      // more than the machine's difference
+	} {
+		for _, turned := range []bool{false, true} {
+			a, b, on := c.a, c.b, m
+			if turned {
+				a, b, on.least, on.most = b, a, 1/on.most, 1/on.least
+			}
+			row := Row{Name: "main.f", Level: LevelSelf, What: c.what, A: a, B: b, Delta: b - a}
+			f := rowFamily{[]*Row{&row}, [][]trial{on.trials(&row, func(speed float64) effect { return effect{delta: b/speed - a} })}, 1}
+			if f.judge(); row.Significant != c.want || row.Significant != (row.Low > 0 || row.High < 0) {
+				t.Errorf("%s %v and %v differ significantly: %v, want %v", c.what, a, b, row.Significant, c.want)
+			}
+		}
+	}
+}
+
+// The rate of Benjamini and Hochberg: of p 0.01, 0.02, 0.03 and 0.5 the first three are found, of which Holm's correction finds
+// none. A row that has much of the time is found where it is not if each row counts as much. The interval of a row has 0 exactly
+// if it is not significant.
+func TestJudgeFamily(t *testing.T) {
+	for _, c := range []struct {
+		p, size []float64
+		want    string
+	}{
+		{[]float64{0.01, 0.02, 0.03, 0.5}, []float64{1, 1, 1, 1}, "yyyn"},
+		{[]float64{0.02, 0.5, 0.6, 0.7}, []float64{1, 1, 1, 1}, "nnnn"},
+		{[]float64{0.02, 0.5, 0.6, 0.7}, []float64{49, 1, 1, 1}, "ynnn"},
+		{[]float64{0.04, 0.04, 0.04, 0.04}, []float64{1, 1, 1, 1}, "yyyy"},
+		{[]float64{0.06, 0.06}, []float64{1, 1}, "nn"},
+	} {
+		f := rowFamily{share: 1}
+		for i, p := range c.p {
+			f.rows = append(f.rows, &Row{Level: LevelSelf, A: c.size[i]})
+			f.trials = append(f.trials, []trial{{effect{delta: studentQuantile(p, 20), error: 1, freedom: 20}, 0}})
+		}
+		f.judge()
+		got := ""
+		for _, r := range f.rows {
+			got += map[bool]string{true: "y", false: "n"}[r.Significant]
+			if r.Significant != (r.P < 0.05) || r.Significant != (r.Low > 0) {
+				t.Errorf("%v: %+v", c, *r)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%v: %s", c, got)
+		}
+	}
+}
+
+// Halves of one profile can be compared.
+func TestDiffBetween(t *testing.T) {
+	r := analyzetest.Record(t)
+	for i := uint64(1); i <= 200; i++ {
+		name := "main.before"
+		if i > 100 {
+			name = "main.after"
+		}
+		r.Add(1, i*second/10, analyzetest.Running, analyzetest.Place(name, 1))
+	}
+	f := r.Finish(tachyon.Session{})
+	part := func(since, until string) *analyze.Samples {
+		return analyzetest.SamplesOf(t, analyzetest.Selection(t, stream.Selection{}, since, until), f)
+	}
+	first, second := part("", "10s"), part("10s", "")
+	d := diff(t, first, second, Options{})
+	rows := parts(d)
+	if len(rows) != 2 || d.Length != [2]time.Duration{10 * time.Second, 10 * time.Second} {
+		t.Fatalf("%+v", d)
+	}
+	for _, r := range rows {
+		if want := map[string]float64{"main.before": -1, "main.after": 1}[r.Name]; math.Abs(r.Delta-want) > 0.11 || !r.Significant {
+			t.Errorf("%+v, want %v", r, want)
+		}
+	}
+}
+
+// The same function literal has the same name, whichever Go version compiled it.
+func TestClosures(t *testing.T) {
+	for _, c := range []struct{ file, go126, go127, want string }{
+		{"main.go", "main.main.G[...].Do.func12", "main.G[...].Do.func1", "main.main.G[...].Do.func"},
+		{"main.go", "main.main.G[...].Do.func12.1", "main.G[...].Do.func1.1", "main.main.G[...].Do.func"},
+		{"slices/iter.go", "main.main.Values[...].func13", "slices.Values[...].func1", "main.main.Values[...].func"},
+		{"main.go", "main.main.func6", "main.main-range1.1", "main.main.func"},
+		{"main.go", "main.(*T).M.gowrap1", "main.(*T).M.gowrap2", "main.(*T).M.func"},
+		{"main.go", "main.main", "main.main", "main.main"},
+		{"x.go", "example.com/x.v1.F.func1", "example.com/x.v1.F.func2", "example.com/x.v1.F.func"},
+	} {
+		names := closures{}
+		for _, name := range []string{c.go126, c.go127} {
+			if got := names.name(&tachyon.Frame{File: c.file, Func: name}); got != c.want {
+				t.Errorf("%s is %s, want %s", name, got, c.want)
+			}
+		}
+	}
+}
+
+// Literals have one name only if the Go versions differ.
+func TestDiffVersions(t *testing.T) {
+	record := func(version, function string) *analyze.Samples {
+		r := analyzetest.Record(t)
+		for at := uint64(1); at <= 10; at++ {
+			r.Add(1, at*second, analyzetest.Running, tachyon.Frame{File: "main.go", Func: function, Line: 1})
+		}
+		return analyzetest.SamplesOf(t, stream.Options{}, r.Finish(tachyon.Session{GoVersion: version, Markers: true}))
+	}
+	if d := diff(t, record("go1.26.8", "main.f.func8"), record("go1.27.0", "main.f.func6"), Options{}); len(parts(d)) != 1 {
+		t.Errorf("%+v", d.Rows)
+	}
+	if d := diff(t, record("go1.26.8", "main.f.func8"), record("go1.26.1", "main.f.func6"), Options{}); len(parts(d)) != 2 {
+		t.Errorf("%+v", d.Rows)
+	}
+}
+
+// Values are those of printed tables of Student's distribution.
+func TestStudent(t *testing.T) {
+	for _, c := range []struct{ p, freedom, t float64 }{
+		{0.05, 1, 12.706}, {0.05, 5, 2.5706}, {0.01, 10, 3.1693}, {0.001, 30, 3.6460}, {0.05, 1000, 1.9623}, {0.5, 4, 0.7407}, {0.001, 60, 3.4602},
+	} {
+		if got := studentQuantile(c.p, c.freedom); math.Abs(got/c.t-1) > 2e-4 {
+			t.Errorf("%v at %v degrees of freedom is %v, want %v", c.p, c.freedom, got, c.t)
+		}
+		if got := studentTail(c.t, c.freedom); math.Abs(got/c.p-1) > 2e-3 {
+			t.Errorf("%v at %v degrees of freedom is %v, want %v", c.t, c.freedom, got, c.p)
+		}
+	}
+}
+
+// Welch's test gives what the textbook's formula does: means 4.95 and 7.5, errors 0.953 and 0.866.
+func TestCompare(t *testing.T) {
+	e := welch([]float64{1.1, 8.8, 2.2, 7.7, 3.3, 6.6, 4.4, 5.5}, []float64{4, 11, 5, 10, 6, 9, 7, 8})
+	if math.Abs(e.delta-2.55) > 1e-9 || math.Abs(e.error-1.28744) > 1e-4 || math.Abs(e.freedom-13.8738) > 1e-3 {
+		t.Errorf("%+v", e)
+	}
+	if p := e.chance(0); math.Abs(p-0.0678) > 0.0005 {
+		t.Errorf("p is %v", p)
+	}
+	// Values that hardly change from one to the next say little, however many they are. If they grow all the time, what
+	// is by chance is how much.
+	var slow, fast, grows []float64
+	for i := range 64 {
+		slow = append(slow, float64(i/8%4))
+		fast = append(fast, float64(i%4))
+		grows = append(grows, float64(i+i%3)/10)
+	}
+	a, _ := compare(slow, slow)
+	b, _ := compare(fast, fast)
+	if a.error < 2*b.error || a.freedom > b.freedom/4 || a.grows {
+		t.Errorf("the error of slow values is %+v, that of fast ones %+v", a, b)
+	}
+	if c, _ := compare(grows, grows); !c.grows || c.error > 1 {
+		t.Errorf("of values that grow: %+v", c)
+	}
+	if _, ok := compare(slow[:4], fast); ok {
+		t.Error("four values are compared")
+	}
+}
+
+// What a program does more than in the run before is found: 2 % of a core, and 5 ms in each job. Two runs of one program
+// do not differ.
+func TestDiffOfSessions(t *testing.T) {
+	open := func(name string) (*analyze.Samples, *analyzetest.Session) {
+		s := analyzetest.OpenSession(t, "../testdata/sessions", name)
+		return s.Samples(t), s
+	}
+	before, _ := open("before")
+	again, _ := open("again")
+	after, s := open("after")
+	if names := significant(diff(t, before, again, Options{})); len(names) > 0 {
+		t.Errorf("two runs of one program differ: %q", names)
+	}
+	for _, r := range diff(t, after, before, Options{Per: "share", By: "total"}).Rows {
+		if r.Name == "main.plantedRetry" && (!r.Significant || r.B != 0 || math.Abs(r.A*6/1.5-1) > 0.1) {
+			t.Errorf("the other way round, by share of 6 goroutines: %+v", r)
+		}
+	}
+	d := diff(t, before, after, Options{})
+	rows, text := map[string]Row{}, &bytes.Buffer{}
+	for _, r := range d.Rows {
+		rows[r.Name] = r
+		analyzetest.PrintFinding(t, text, "row", r)
+	}
+	testenv.Golden(t, "../testdata/sessions/diff.findings", text.String(), *analyzetest.Update)
+	if work := rows["main.plantedWork"]; work.A != 0 || !work.Significant || math.Abs(work.Delta-0.02) > 0.005 {
+		t.Errorf("the 2 %% are %+v", work)
+	}
+	want := float64(s.Truth.Waited) / float64(d.Length[1].Microseconds())
+	if retry := rows["[sleep] main.plantedRetry"]; retry.A != 0 || !retry.Significant || math.Abs(retry.Delta-want) > want/50 {
+		t.Errorf("the wait is %+v, the log says %.3f more", retry, want)
+	}
+}

@@ -1,0 +1,64 @@
+package findings
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+const (
+	// channelShare is the least share of the waits to send to a channel.
+	channelShare = 0.2
+	// channelAverage is the least number of goroutines that wait to send, on average.
+	channelAverage = 0.5
+	// balance is the part of the waits to send that waits to receive from the same channel have at most. If they have more, both sides
+	// wait for each other in turn, and none is slow.
+	balance = 0.25
+)
+
+// sends reports whether goroutines wait at a site to send.
+func sends(s *locks.Site) bool { return s.Reason == "chan send" || s.Sends }
+
+// channels says which consumers keep producers waiting.
+func channels(f *facts) error {
+	for _, x := range f.grouped() {
+		if x.IsLock() || x.LikeLock() || f.likeSemaphore(&x) || !sends(&x.Sites[0]) {
+			continue
+		}
+		sent, received := time.Duration(0), time.Duration(0)
+		for _, site := range x.Sites {
+			switch {
+			case sends(&site):
+				sent += site.Waited
+			case site.Reason == "chan receive":
+				received += site.Waited
+			}
+		}
+		if float64(sent) < channelAverage*float64(f.length) || !(f.worth(sent, channelShare) || f.byRequests() && float64(sent) >= channelShare*float64(f.work)) || float64(received) > balance*float64(sent) {
+			continue
+		}
+		at := f.ownOf(&x.Sites[0])
+		out := Finding{Kind: Channel, Cost: sent, Share: f.share(sent), Since: f.since(f.seriesAt(at)), Command: "locks %s", Sure: Measured}
+		if f.byRequests() && !f.worth(f.waited(&x), channelShare) {
+			out.Share = min(1, float64(sent)/float64(max(1, f.work)))
+		}
+		capacity := ""
+		if x.Capacity > 0 {
+			capacity = fmt.Sprintf(" with %s", plural(int(x.Capacity), "place"))
+		}
+		out.Text = fmt.Sprintf("The consumer of a channel is slow: %s goroutines on average wait to send to %s%s (%s), at %s%s", f.average(sent), x.Name, capacity, profile.DurationText(sent), at.text(), sinceText(out.Since))
+		out.Evidence = []string{waitsOf(&x)}
+		if h := x.Holder; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= x.Waited/4 {
+			l := &h.Lines[0]
+			to := placeOfHolder(&l.HolderFrame)
+			out.Text += fmt.Sprintf("; the other side %s (%s of it)", doing(l.State, to), percentOf(l.Time, x.Waited))
+			out.Sure = Inferred
+			out.about = append(out.about, to)
+		}
+		out.Text += "."
+		f.add(out, at)
+	}
+	return nil
+}

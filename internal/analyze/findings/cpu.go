@@ -1,0 +1,121 @@
+package findings
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/profile"
+)
+
+const (
+	// fullCores is the share of the cores from which on the program uses them all.
+	fullCores = 0.85
+	// queueShare is the share of the time of requests that waits for a core must have.
+	queueShare = 0.25
+	// queueLength is the number of goroutines that wait for each core, on average, from which on it matters; crowdedLength is that if
+	// other programs have a part of the cores.
+	queueLength, crowdedLength = 1, 3
+	// collectedWeight puts it behind the garbage collector, if that has much of the CPU time.
+	collectedWeight = 0.5
+	// quotaShare is the share of the time in which the quota stopped the program.
+	quotaShare = 0.05
+	// otherShare is the part of the time in which goroutines ran that the kernel gave to others.
+	otherShare = 0.25
+)
+
+// cpu says whether the CPU is the limit, and why: the cores, the quota or other programs.
+func cpu(f *facts) error {
+	if f.length <= 0 {
+		return nil
+	}
+	cores := max(1, f.session.GOMAXPROCS)
+	at, hot := most(f.hot, byPlace)
+	used := float64(f.used) / float64(f.length)
+	queued := f.runnable + f.noCore
+	if f.byRequests() {
+		queued = f.askedQueue
+	}
+	evidence := []string{}
+	if hot > 0 {
+		evidence = append(evidence, fmt.Sprintf("%s of the CPU time of goroutines (%s) is in %s", profile.DurationText(hot), percent(float64(hot)/float64(max(1, f.computed))), profile.FuncName(at.function)))
+	}
+	evidence = append(evidence, fmt.Sprintf("%s goroutines on average waited for a core (runnable %s, no core %s)", f.average(f.runnable+f.noCore), profile.DurationText(f.runnable), profile.DurationText(f.noCore)))
+	x := Finding{Kind: CPU, Sure: Measured, Cost: queued, Share: f.share(queued), Evidence: evidence, Command: "report %s --weight cpu"}
+	ran := f.noCore + f.used
+	others := float64(f.noCore) >= otherShare*float64(ran)
+	switch throttled := f.session.Throttled; {
+	case float64(throttled) >= quotaShare*float64(f.length):
+		x.Kind = Quota
+		x.Text = fmt.Sprintf("The CPU quota is the limit: it stopped the program for %s of %s, in %s.", profile.DurationText(throttled), profile.DurationText(f.length), plural(int(f.session.ThrottledPeriods), "period"))
+		x.Cost, x.Share = throttled, min(1, float64(throttled)/float64(f.length))
+		f.add(x, at)
+	case f.byRequests() && float64(queued) >= queueShare*float64(f.base) && f.runnable+f.noCore >= f.longQueue(cores, others):
+		if f.collects() {
+			x.weight = collectedWeight
+		}
+		x.Text = fmt.Sprintf("The cores are the limit: requests wait for one for %s; %s goroutines on average wait for %d cores.", f.part(queued), f.average(f.runnable+f.noCore), cores)
+		if others {
+			x.Text += fmt.Sprintf(" Other programs had the cores for %s of the time in which goroutines ran.", percent(float64(f.noCore)/float64(ran)))
+		}
+		f.add(x, at)
+	case others && f.worth(f.noCore, leastShare/2):
+		x.Kind = Others
+		x.Text = fmt.Sprintf("Other programs had the cores: goroutines that ran had none for %s, %s of the time in which they ran.", profile.DurationText(f.noCore), percent(float64(f.noCore)/float64(ran)))
+		x.Cost, x.Share, x.Note = f.noCore, f.share(f.noCore), true
+		f.add(x, place{})
+	case used >= fullCores*float64(cores):
+		// A program that computes on all cores does what it can.
+		x.Text = fmt.Sprintf("All cores are used: %s of %d on average; it takes less time if it computes less.", profile.Digits(used), cores)
+		x.Note = true
+		f.add(x, at)
+	}
+	return nil
+}
+
+// longQueue returns the time of goroutines that wait for a core from which on cores are the limit.
+func (f *facts) longQueue(cores int, others bool) time.Duration {
+	if others {
+		return crowdedLength * time.Duration(cores) * f.length
+	}
+	return queueLength * time.Duration(cores) * f.length
+}
+
+// serial says whether one goroutine computes all the time while cores have nothing to do.
+func serial(f *facts) error {
+	if f.session.GOMAXPROCS < 2 || f.length <= 0 || f.byRequests() {
+		return nil
+	}
+	entry, _ := most(f.entries, strings.Compare) // the goroutine's, as it has most of the CPU time
+	cpu := f.Survey.Busiest
+	one := float64(cpu) / float64(f.length)
+	if one < serialLeast || one > serialMost || float64(cpu) < serialShare*float64(f.computed) {
+		return nil
+	}
+	at, inside := most(f.hot, byPlace)
+	waited := time.Duration(0)
+	for _, s := range f.spots {
+		if s.state != profile.Running && s.state != profile.NoCore && s.state != profile.Runnable && s.state != profile.Syscall {
+			waited += s.wall
+		}
+	}
+	x := Finding{Kind: Serial, weight: serialWeight, Cost: cpu, Share: min(1, one), Sure: Inferred, Command: "report %s --weight latency"}
+	x.Text = fmt.Sprintf("One goroutine computes while others wait: that which began with %s used %s of %d cores on average", profile.FuncName(entry), profile.Digits(one), f.session.GOMAXPROCS)
+	if inside > 0 {
+		x.Text += fmt.Sprintf(", %s of it in %s", percent(float64(inside)/float64(max(1, cpu))), profile.FuncName(at.function))
+	}
+	others := waited + f.p.Idle
+	x.Text += fmt.Sprintf("; %s other goroutines waited on average.", f.average(others))
+	x.Note = float64(others) < 0.9*float64(f.length)
+	f.add(x, at)
+	return nil
+}
+
+const (
+	// serialLeast and serialMost are the cores that one goroutine uses which always computes.
+	serialLeast, serialMost = 0.7, 1.05
+	// serialShare is its part of the CPU time of goroutines.
+	serialShare = 0.85
+	// serialWeight puts it behind what others wait for: it may be that.
+	serialWeight = 0.5
+)

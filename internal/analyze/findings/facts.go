@@ -1,0 +1,388 @@
+package findings
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/report"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A place is a line of the source.
+type place struct {
+	function, file string
+	line           int
+}
+
+// text returns a place as it stands in a sentence.
+func (p place) text() string {
+	if p.file == "" {
+		return profile.FuncName(p.function)
+	}
+	return fmt.Sprintf("%s %s:%d", profile.FuncName(p.function), path.Base(strings.ReplaceAll(p.file, `\`, "/")), p.line)
+}
+
+// A spotKey is what goroutines did at a line of the program's own code.
+type spotKey struct {
+	place
+	state string
+	op    string // see opOf
+	wait  string // as RecordFacts.Wait
+	peer  string // as RecordFacts.Peer
+}
+
+// A spot is the time of goroutines there.
+type spot struct {
+	spotKey
+	wall, cpu time.Duration
+	asked     time.Duration // the part in requests
+	series    []float32
+}
+
+// A siteKey is a line at which goroutines wait for an object, as Lock.Sites has it.
+type siteKey struct {
+	place
+	state string
+}
+
+// A site is the time of goroutines there.
+type site struct {
+	asked time.Duration
+	spots map[place]time.Duration // by line of the program's own code
+}
+
+// facts are what findings are made of.
+type facts struct {
+	Input
+	p       *profile.Profile
+	session *tachyon.Session // nil if unknown
+	length  time.Duration
+	spots   []*spot // the most time first; waits at one place in the whole session, leaks, and what looks at the program are not among them
+
+	asked time.Duration // time of requests, all added up
+	work  time.Duration // time of all goroutines that were not idle
+	base  time.Duration // of which shares are: asked, or work if there are too few requests
+	what  string        // base in words
+
+	used        time.Duration // CPU time of all
+	computed    time.Duration // CPU time of goroutines, without the runtime's own
+	collected   time.Duration // CPU time of the garbage collector
+	noCore      time.Duration // see profile.NoCore
+	runnable    time.Duration
+	askedQueue  time.Duration // the parts of noCore and runnable in requests
+	hot, allocs map[place]time.Duration
+	entries     map[string]time.Duration // CPU time by the function that goroutines began with
+
+	sites  map[siteKey]*site
+	leaked map[spotKey]time.Duration // time of goroutines that leak, by place and state
+
+	chainsKnown bool // see chains
+	chainsAt    map[place][]locks.WaitNode
+
+	found []Finding
+}
+
+const (
+	// fewRequests is the number of requests below which their time says little.
+	fewRequests = 20
+	// leastShare is the share of the time below which a cause is not worth a sentence.
+	leastShare = 0.1
+	// leastAverage is the number of goroutines, on average, that something must keep from their work.
+	leastAverage = 0.05
+)
+
+func newFacts(in Input) *facts {
+	f := &facts{
+		Input: in, p: in.Survey.Profile, length: in.Survey.Profile.Duration,
+		hot: map[place]time.Duration{}, allocs: map[place]time.Duration{}, entries: map[string]time.Duration{},
+	}
+	if m := f.p.Metadata; m != nil {
+		f.session = m.Session
+	}
+	tell := in.Survey.Facts()
+	f.leaked, f.sites = map[spotKey]time.Duration{}, map[siteKey]*site{}
+	own := f.p.OwnFrames()
+	f.apart(own)
+	spots := map[spotKey]*spot{}
+	for i := range f.p.Records {
+		rec := &f.p.Records[i]
+		f.used += rec.CPU
+		if isCollector(f.p, rec) {
+			f.collected += rec.CPU
+		}
+		if rec.System || !rec.OfGoroutine() || in.Survey.Rests(rec) || in.Survey.IsApart(rec) {
+			continue
+		}
+		of := tell(rec)
+		if of.Itself && poolWaits[of.Wait] == "" {
+			of.Wait, of.Peer = "", "" // its own server says why it is slow
+		}
+		key := spotKey{state: rec.State, wait: of.Wait, peer: of.Peer}
+		if id, ok := own(rec.Stack); ok {
+			at := &f.p.Frames[id]
+			key.place = place{at.Func, at.File, int(at.Line)}
+		}
+		if key.op = opOf(f.p, rec); key.op == opSleep && key.wait != "" {
+			key.op = "" // it waits, and looks now and then
+		}
+		f.compute(rec, key.place)
+		f.site(rec, &of, key.place)
+		s := spots[key]
+		if s == nil {
+			s = &spot{spotKey: key}
+			spots[key] = s
+			f.spots = append(f.spots, s)
+		}
+		s.wall += rec.Wall
+		s.cpu += rec.CPU
+		s.series = profile.Plus(s.series, rec.Series)
+		f.work += rec.Wall
+		queued := rec.State == profile.NoCore || rec.State == profile.Runnable
+		switch rec.State {
+		case profile.NoCore:
+			f.noCore += rec.Wall
+		case profile.Runnable:
+			f.runnable += rec.Wall
+		}
+		if of.Request {
+			s.asked += rec.Wall
+			f.asked += rec.Wall
+			if queued {
+				f.askedQueue += rec.Wall
+			}
+		}
+	}
+	slices.SortStableFunc(f.spots, func(a, b *spot) int { return cmp.Compare(b.wall, a.wall) })
+	f.base, f.what = f.work, "the time of all goroutines that were not idle"
+	enough := in.Requests == nil || in.Requests.Count >= fewRequests
+	if enough && f.asked >= f.length/100 && in.Survey.Requests {
+		f.base, f.what = f.asked, "the time of requests"
+	}
+	return f
+}
+
+// apart adds what is set apart: it has a part of the CPU time, and leaks have a finding.
+func (f *facts) apart(own func([]uint32) (uint32, bool)) {
+	for kind, records := range f.Survey.Apart {
+		for i := range records {
+			rec := &records[i]
+			if !f.p.HasApart {
+				f.used += rec.CPU
+			}
+			if id, ok := own(rec.Stack); ok && kind == int(report.Leaked) {
+				at := &f.p.Frames[id]
+				f.leaked[spotKey{place: place{at.Func, at.File, int(at.Line)}, state: rec.State}] += rec.Wall
+			}
+		}
+	}
+}
+
+// site notes where a record waits for an object.
+func (f *facts) site(rec *profile.Record, of *report.RecordFacts, own place) {
+	if of.Site.Func == "" {
+		return
+	}
+	key := siteKey{placeOfHolder(&of.Site), rec.State}
+	x := f.sites[key]
+	if x == nil {
+		x = &site{spots: map[place]time.Duration{}}
+		f.sites[key] = x
+	}
+	x.spots[own] += rec.Wall
+	if of.Request {
+		x.asked += rec.Wall
+	}
+}
+
+// ownOf returns the line of the program's own code of those that wait at a site.
+func (f *facts) ownOf(s *locks.Site) place {
+	at := place{s.Func, s.File, s.Line}
+	if x := f.sites[siteKey{at, s.Reason}]; x != nil {
+		if own, _ := most(x.spots, byPlace); own.function != "" {
+			return own
+		}
+	}
+	return at
+}
+
+// byRequests reports whether shares are those of the time of requests.
+func (f *facts) byRequests() bool { return f.what == "the time of requests" }
+
+// of returns the part of a spot that counts.
+func (f *facts) of(s *spot) time.Duration {
+	if f.byRequests() {
+		return s.asked
+	}
+	return s.wall
+}
+
+// compute adds the CPU time of a record.
+func (f *facts) compute(rec *profile.Record, at place) {
+	if rec.CPU == 0 {
+		return
+	}
+	f.computed += rec.CPU
+	f.hot[place{function: at.function, file: at.file}] += rec.CPU
+	entry := ""
+	for n := len(rec.Stack) - 1; n >= 0 && entry == ""; n-- {
+		if fr := &f.p.Frames[rec.Stack[n]]; fr.File != "" && !(strings.HasPrefix(fr.Func, "runtime.") && fr.Func != "runtime.main") && fr.Func != "runtime.main" {
+			entry = fr.Func
+		}
+	}
+	f.entries[entry] += rec.CPU
+	for _, id := range rec.Stack {
+		if strings.HasPrefix(f.p.Frames[id].Func, "runtime.mallocgc") || f.p.Frames[id].Func == "runtime.growslice" {
+			f.allocs[at] += rec.CPU
+			break
+		}
+	}
+}
+
+// most returns the key with the most time.
+func most[K comparable](times map[K]time.Duration, less func(a, b K) int) (key K, time time.Duration) {
+	for k, t := range times {
+		if t > time || t == time && less(k, key) < 0 {
+			key, time = k, t
+		}
+	}
+	return key, time
+}
+
+func byPlace(a, b place) int {
+	return cmp.Or(strings.Compare(a.function, b.function), cmp.Compare(a.line, b.line))
+}
+
+// worth reports whether a time is worth a sentence, given the least share of base.
+func (f *facts) worth(t time.Duration, share float64) bool {
+	return f.base > 0 && float64(t) >= share*float64(f.base) && float64(t) >= leastAverage*float64(f.length)
+}
+
+// share returns t as a share of base, at most 1.
+func (f *facts) share(t time.Duration) float64 {
+	if f.base <= 0 {
+		return 0
+	}
+	return min(1, float64(t)/float64(f.base))
+}
+
+// add adds a finding about a place.
+func (f *facts) add(x Finding, at place) {
+	x.place = at
+	switch x.Kind {
+	case Lock, Pool, Channel, Straggler:
+		// These keep goroutines from all else, so that the time of what others do meanwhile says little.
+		if !f.byRequests() && f.length > 0 {
+			x.clock = min(1, float64(x.Cost)/float64(f.length))
+		}
+	}
+	x.Function, x.File, x.Line = profile.FuncName(at.function), at.file, at.line
+	x.Command = "gotach " + strings.ReplaceAll(x.Command, "%s", f.Files)
+	f.found = append(f.found, x)
+}
+
+// percent returns a share as text.
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// part returns a time and its share of base as text.
+func (f *facts) part(t time.Duration) string {
+	if f.byRequests() {
+		return fmt.Sprintf("%s, %s of the time of requests", profile.DurationText(t), percent(f.share(t)))
+	}
+	return fmt.Sprintf("%s, %s of the time that was not idle", profile.DurationText(t), percent(f.share(t)))
+}
+
+// who says whose time it is.
+func (f *facts) who() string {
+	if f.byRequests() {
+		return "Requests"
+	}
+	return "Goroutines"
+}
+
+// average returns a time as a number of goroutines or cores on average.
+func (f *facts) average(t time.Duration) string {
+	if f.length <= 0 {
+		return "0"
+	}
+	return profile.Digits(float64(t) / float64(f.length))
+}
+
+// since returns from when on a series has time, in µs. It is 0 if that is nearly from the start on.
+func (f *facts) since(series []float32) int64 {
+	if len(series) == 0 {
+		return 0
+	}
+	limit := slices.Max(series) / 4
+	for i, v := range series {
+		if v >= limit {
+			if 5*i < len(series) {
+				return 0
+			}
+			return f.length.Microseconds() * int64(i) / int64(len(series))
+		}
+	}
+	return 0
+}
+
+// sinceText returns what since says for a sentence.
+func sinceText(us int64) string {
+	if us <= 0 {
+		return ""
+	}
+	return ", since " + profile.DurationText(time.Duration(us)*time.Microsecond)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func placeOfHolder(h *locks.HolderFrame) place { return place{h.Func, h.File, h.Line} }
+
+// doing says what somebody did at a line.
+func doing(state string, at place) string {
+	verb := "was in [" + state + "]"
+	switch state {
+	case profile.Running:
+		verb = "computed"
+	case "sleep":
+		verb = "slept"
+	case profile.Syscall:
+		verb = "was in a system call"
+	case profile.Runnable, profile.NoCore:
+		verb = "waited for a core"
+	}
+	if at.function == "" {
+		return verb
+	}
+	return verb + " in " + at.text()
+}
+
+// quoted returns a word of a command that can be typed.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// leaks reports whether goroutines that wait at a line leak.
+func (f *facts) leaks(site *locks.Site) bool {
+	return f.leaked[spotKey{place: f.ownOf(site), state: site.Reason}] > 0 || f.leaked[spotKey{place: place{site.Func, site.File, site.Line}, state: site.Reason}] > 0
+}
+
+// seriesAt returns when goroutines were at a place.
+func (f *facts) seriesAt(at place) (series []float32) {
+	for _, s := range f.spots {
+		if s.place == at {
+			series = profile.Plus(series, s.series)
+		}
+	}
+	return series
+}
+
+func peerText(name string) string { return stream.PeerText(name) }

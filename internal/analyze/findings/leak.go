@@ -1,0 +1,46 @@
+package findings
+
+import (
+	"fmt"
+
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// growing says which goroutines leak. Its share is their part of the goroutines at the end.
+func growing(f *facts) error {
+	l := f.Survey.Leaks
+	most := 0
+	if f.session != nil {
+		most = f.session.MaxGoroutines
+	}
+	type cause struct {
+		by   string
+		size int
+	}
+	told := map[cause]bool{} // goroutines that one function starts together leak together
+	for i := range l.Groups {
+		g := &l.Groups[i]
+		if !g.Leaks() || told[cause{g.CreatedBy, g.End}] {
+			continue
+		}
+		told[cause{g.CreatedBy, g.End}] = g.CreatedBy != ""
+		at := place{g.Function, g.File, g.Line}
+		text := fmt.Sprintf("Goroutines leak: %d wait in [%s] at %s at the end, %d at the start, %+.1f a minute.", g.End, g.Reason, at.text(), g.Start, g.PerMinute)
+		sure := Inferred
+		evidence := fmt.Sprintf("%d of these waits have lasted for an eighth of the profile or more; %d as long ended", g.Stuck, g.Unstuck)
+		if g.Proven > 0 {
+			evidence, sure = fmt.Sprintf("the runtime has proved that %d wait forever", g.Proven), Measured
+		}
+		x := Finding{Kind: Leak, Text: text, Sure: sure, Cost: f.leaked[spotKey{place: at, state: g.Reason}], Command: "leaks %s", Evidence: []string{evidence}}
+		x.Share = min(1, float64(max(g.End-g.Start, g.Proven))/float64(max(most, g.End, g.Proven, 1)))
+		if g.CreatedBy != "" {
+			x.Evidence = append(x.Evidence, "created by "+profile.FuncName(g.CreatedBy)+" "+g.CreatedAt)
+		}
+		if g.Function == "net/http.(*persistConn).readLoop" {
+			x.Evidence = append(x.Evidence, "net/http keeps a connection until its response is read to the end or its body is closed: is each closed?")
+		}
+		x.Evidence = append(x.Evidence, "the longest of these waits has lasted "+profile.DurationText(g.Oldest))
+		f.add(x, at)
+	}
+	return nil
+}

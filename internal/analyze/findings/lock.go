@@ -1,0 +1,103 @@
+package findings
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// grouped returns the locks and channels, the most waited time first, without those for which goroutines wait that leak.
+func (f *facts) grouped() []locks.Lock {
+	if f.Locks == nil {
+		return nil
+	}
+	list := slices.DeleteFunc(f.Locks.Group().Locks, func(x locks.Lock) bool { return len(x.Sites) == 0 || f.leaks(&x.Sites[0]) })
+	slices.SortStableFunc(list, func(a, b locks.Lock) int { return cmp.Compare(b.Waited, a.Waited) })
+	return list
+}
+
+// contended says for which locks goroutines wait, and what the holders do meanwhile.
+func contended(f *facts) error {
+	for _, x := range f.grouped() {
+		if !x.IsLock() {
+			continue
+		}
+		if waited := f.waited(&x); f.worth(waited, leastShare) {
+			f.lock(&x, waited)
+		}
+	}
+	return nil
+}
+
+// waited returns the time for which goroutines waited for an object. If the time of requests counts, it is the part that is theirs.
+func (f *facts) waited(x *locks.Lock) (sum time.Duration) {
+	if !f.byRequests() {
+		return time.Duration(x.Waited)
+	}
+	for _, site := range x.Sites {
+		if s := f.sites[siteKey{place{site.Func, site.File, site.Line}, site.Reason}]; s != nil {
+			sum += min(s.asked, site.Waited)
+		}
+	}
+	return min(sum, time.Duration(x.Waited))
+}
+
+// holder says what the holder of an object does, and where.
+func holder(x *locks.Lock) (text string, at place, evidence []string, sure string) {
+	h := x.Holder
+	if h == nil || len(h.Lines) == 0 || h.Seen+h.Inferred < x.Waited/4 {
+		return "", place{}, nil, Measured
+	}
+	l := &h.Lines[0]
+	at = place{l.Func, l.File, l.Line}
+	text = fmt.Sprintf("the holder %s (%s of it)", doing(l.State, at), percent(float64(l.Time)/float64(max(1, x.Waited))))
+	evidence = append(evidence, fmt.Sprintf("holder: %s seen, %s inferred, %s unknown", percentOf(h.Seen, x.Waited), percentOf(h.Inferred, x.Waited), percentOf(h.Unknown, x.Waited)))
+	for _, l := range h.Lines[1:min(len(h.Lines), 3)] {
+		if l.Time >= x.Waited/20 {
+			evidence = append(evidence, fmt.Sprintf("%s: the holder %s", profile.DurationText(l.Time), doing(l.State, placeOfHolder(&l.HolderFrame))))
+		}
+	}
+	if h.TooShort {
+		evidence = append(evidence, "most holds are too short to tell one from the next")
+	}
+	if sure = Inferred; h.Seen > h.Inferred {
+		sure = Measured
+	}
+	return text, at, evidence, sure
+}
+
+func (f *facts) lock(x *locks.Lock, waited time.Duration) {
+	at := f.ownOf(&x.Sites[0])
+	out := Finding{Kind: Lock, Cost: waited, Share: f.share(waited), Since: f.since(f.seriesAt(at)), Command: "locks %s"}
+	out.Text = fmt.Sprintf("%s wait for the lock %s (%s): %s, at %s%s", f.who(), x.Name, x.Kind, f.part(waited), at.text(), sinceText(out.Since))
+	text, held, evidence, sure := holder(x)
+	out.Sure, out.Evidence = sure, append([]string{waitsOf(x)}, evidence...)
+	if text != "" {
+		out.Text += "; " + text
+		out.about = append(out.about, held)
+	}
+	out.Text += "."
+	for i := range x.Sites[1:] {
+		out.about = append(out.about, f.ownOf(&x.Sites[i+1]))
+	}
+	f.add(out, at)
+}
+
+// waitsOf says how often and how long goroutines waited for an object.
+func waitsOf(x *locks.Lock) string {
+	atLeast, below := "", ""
+	if x.AtLeast {
+		atLeast = "at least "
+	}
+	longest := x.Longest
+	if x.Below > 0 {
+		longest, below = x.Below, "below "
+	}
+	return fmt.Sprintf("%s waited %s%s, %s in all, the longest %s%s", plural(x.Goroutines, "goroutine"), atLeast, plural(x.Waits, "time"), profile.DurationText(x.Waited), below, profile.DurationText(longest))
+}
+
+func percentOf(d, all time.Duration) string { return percent(float64(d) / float64(max(1, all))) }

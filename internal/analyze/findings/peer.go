@@ -1,0 +1,78 @@
+package findings
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+const (
+	// alwaysWaits is the part of the clock's time that one goroutine waits for a peer if it does hardly anything else.
+	alwaysWaits = 0.8
+	// alwaysWeight puts it behind what waits for such a goroutine as long, as one does that waits for a place in a group with a limit.
+	alwaysWeight = 0.9
+	// peerShare is the least share of the time that is waited for a peer.
+	peerShare = 0.3
+	// slowAnswer is the time for which a request waits for a peer, on average, from which on the peer is slow.
+	slowAnswer = 10 * time.Millisecond
+)
+
+// peers says which other programs keep goroutines waiting.
+func peers(f *facts) error {
+	type key struct{ peer, wait string }
+	times := map[key]time.Duration{}
+	first := map[key]*spot{}
+	series := map[key][]float32{}
+	for _, s := range f.spots {
+		if s.op == opDNS || s.op == opTLS || poolWaits[s.wait] != "" || s.wait == "" && (s.state != "IO wait" || s.peer == "") || strings.Contains(s.peer, " from ") {
+			continue
+		}
+		k := key{s.peer, s.wait}
+		times[k] += f.of(s)
+		series[k] = profile.Plus(series[k], s.series)
+		if first[k] == nil || f.of(s) > f.of(first[k]) {
+			first[k] = s
+		}
+	}
+	for k, waited := range times {
+		always := !f.byRequests() && float64(waited) >= alwaysWaits*float64(f.length) && float64(waited) <= 1.05*float64(f.length)
+		if !f.worth(waited, peerShare) && !(always && f.worth(waited, leastShare)) {
+			continue
+		}
+		if f.byRequests() && f.Requests != nil && waited < slowAnswer*time.Duration(f.Requests.Count) {
+			continue
+		}
+		s := first[k]
+		what := k.wait
+		switch {
+		case k.peer != "" && what != "":
+			what += " (" + peerText(k.peer) + ")"
+		case k.peer != "":
+			what = peerText(k.peer)
+		}
+		x := Finding{Kind: Peer, Cost: waited, Share: f.share(waited), Sure: Measured, Since: f.since(series[k])}
+		if always { // one goroutine does nothing else: on the clock that is the whole time
+			x.clock = alwaysWeight * float64(waited) / float64(max(f.length, waited))
+		}
+		x.Text = fmt.Sprintf("%s wait for %s: %s, most of it at %s%s.", f.who(), what, f.part(waited), s.place.text(), sinceText(x.Since))
+		if f.byRequests() && f.Requests != nil && f.Requests.Count > 0 {
+			half := durationText(f.Requests.P50) + " or less"
+			if f.Requests.P50 == 0 { // it is a limit
+				half = "less than " + durationText(f.Requests.P50Below)
+			}
+			x.Evidence = append(x.Evidence, fmt.Sprintf("%d requests, half of them took %s", f.Requests.Count, half))
+		}
+		x.Command = "report %s --by peer"
+		if k.wait == locks.LockOfSQLite {
+			x.Kind, x.Command = Lock, "waits "+quoted(funcFlag(s.place.function))+" %s"
+			x.Evidence = append(x.Evidence, "one connection at a time can write: make transactions that write short")
+		}
+		f.add(x, s.place)
+	}
+	return nil
+}
+
+func durationText(d time.Duration) string { return profile.DurationText(d) }

@@ -1,0 +1,117 @@
+package findings
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// What a stack does for a moment that may be avoided.
+const (
+	opSync  = "fsync"
+	opDNS   = "dns"
+	opTLS   = "tls"
+	opDial  = "dial"
+	opSleep = "sleep"
+)
+
+var (
+	syncFunc = regexp.MustCompile(`^(os\.\(\*File\)\.Sync|syscall\.(Fsync|Fdatasync)|internal/poll\.\(\*FD\)\.Fsync|golang\.org/x/sys/unix\.(Fsync|Fdatasync|Msync)|modernc\.org/libc\.X?(fsync|fdatasync)|modernc\.org/libc\.___fsync)$`)
+	dnsFunc  = regexp.MustCompile(`^net\.(\(\*Resolver\)\.(lookup|Lookup|goLookup|exchange|tryOneName)|lookupIP|cgoLookup|goLookup|doBlockingWithCtx)`)
+	tlsFunc  = regexp.MustCompile(`^crypto/tls\.\(\*Conn\)\.(handshakeContext|HandshakeContext|Handshake)$|^net/http\.\(\*persistConn\)\.addTLS`)
+	dialFunc = regexp.MustCompile(`^net/http\.\(\*Transport\)\.dialConn$|^net\.\(\*(sysDialer|Dialer)\)\.`)
+)
+
+// opOf returns what a record does.
+func opOf(p *profile.Profile, rec *profile.Record) string {
+	dials := false
+	for i, id := range rec.Stack {
+		fr := &p.Frames[id]
+		switch {
+		case i == 0 && rec.State == "sleep":
+			return opSleep
+		case fr.File == "":
+		case syncFunc.MatchString(fr.Func):
+			return opSync
+		case dnsFunc.MatchString(fr.Func):
+			return opDNS
+		case tlsFunc.MatchString(fr.Func):
+			return opTLS
+		}
+		dials = dials || dialFunc.MatchString(fr.Func)
+	}
+	if dials {
+		return opDial
+	}
+	return ""
+}
+
+// opWords are kinds of findings about one operation: what it is called, and what helps.
+var opWords = map[string]struct{ kind, what, hint string }{
+	opSync: {Fsync, "wait until data are on the disk (fsync)", "several writes can share one fsync"},
+	opDNS:  {DNS, "look up names of hosts", "a connection that is kept, or a cache, needs no look-up"},
+	opTLS:  {TLS, "make TLS handshakes", "a connection that is kept needs none: read the body to its end and close it, share the client"},
+	opDial: {Connect, "make connections", "a connection that is kept needs none: read the body to its end and close it, share the client"},
+}
+
+// opOrder is the order in which they are looked for.
+var opOrder = []string{opSync, opDNS, opTLS, opDial}
+
+// perRequest says what requests, or jobs, do each time that they need not.
+func perRequest(f *facts) error {
+	for _, op := range opOrder {
+		all, series := time.Duration(0), []float32(nil)
+		var first *spot
+		for _, s := range f.spots {
+			if s.op == op && f.of(s) > 0 {
+				all += f.of(s)
+				series = profile.Plus(series, s.series)
+				if first == nil || f.of(s) > f.of(first) {
+					first = s
+				}
+			}
+		}
+		if f.worth(all, leastShare) {
+			f.op(op, all, first.place, f.since(series))
+		}
+	}
+	return nil
+}
+
+func (f *facts) op(op string, all time.Duration, at place, since int64) {
+	w := opWords[op]
+	x := Finding{Kind: w.kind, Cost: all, Share: f.share(all), Sure: Measured, Since: since, Evidence: []string{w.hint}}
+	x.Text = fmt.Sprintf("%s %s: %s, most of it at %s%s.", f.who(), w.what, f.part(all), at.text(), sinceText(since))
+	x.Command = "report %s --tree --focus " + quoted(funcFlag(at.function))
+	f.add(x, at)
+}
+
+// dials reports whether goroutines that wait for a connection of http.Transport wait because one is made each time. Then it says so.
+func (f *facts) dials(s *spot) bool {
+	times := map[string]time.Duration{}
+	all := time.Duration(0)
+	for _, d := range f.spots {
+		if d.op == opDNS || d.op == opTLS || d.op == opDial {
+			times[d.op] += d.wall
+			all += d.wall
+		}
+	}
+	if float64(all) < dialShare*float64(s.wall) {
+		return false
+	}
+	op := opDial
+	for _, o := range opOrder {
+		if times[o] > all/2 {
+			op = o
+		}
+	}
+	w := opWords[op]
+	x := Finding{Kind: w.kind, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Inferred, Since: f.since(s.series)}
+	x.Text = fmt.Sprintf("%s wait for new connections of http.Transport: %s, at %s%s; the goroutines that connect %s for %s.", f.who(), f.part(f.of(s)), s.place.text(), sinceText(x.Since), w.what, durationText(times[op]))
+	x.Evidence = []string{w.hint}
+	x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
+	f.add(x, s.place)
+	return true
+}

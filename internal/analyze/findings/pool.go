@@ -1,0 +1,143 @@
+package findings
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// dialShare is the part of the waits for a connection of http.Transport in which connections are made. From there on it is not
+// the pool that is too small.
+const dialShare = 0.5
+
+// fullPlaces is the part of the places of a semaphore that are taken on average, if goroutines wait for them.
+const fullPlaces = 0.7
+
+// pools says for which connections and places goroutines wait, and what those do that have one.
+func pools(f *facts) error {
+	chains, err := f.chains()
+	if err != nil {
+		return err
+	}
+	for _, s := range f.byWait() {
+		hint := poolWaits[s.wait]
+		if hint == "" || !f.worth(f.of(s), leastShare) {
+			continue
+		}
+		if s.wait == "a connection of http.Transport" && f.dials(s) {
+			continue
+		}
+		name, uses, at, sure := poolHolders(chains[s.place], s.wait)
+		x := Finding{Kind: Pool, Cost: f.of(s), Share: f.share(f.of(s)), Sure: sure, Since: f.since(s.series)}
+		x.Text = fmt.Sprintf("The pool is too small: %s wait for %s: %s, at %s%s", strings.ToLower(f.who()), name, f.part(f.of(s)), s.place.text(), sinceText(x.Since))
+		if uses != "" {
+			x.Text += "; who has one " + uses
+			x.about = append(x.about, at)
+		}
+		x.Text += "."
+		x.Evidence = append(x.Evidence, hint)
+		x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
+		f.add(x, s.place)
+	}
+	for _, x := range f.grouped() {
+		if x.IsLock() || !x.LikeLock() && !f.likeSemaphore(&x) {
+			continue
+		}
+		if waited := f.waited(&x); f.worth(waited, leastShare) {
+			f.semaphore(&x, waited)
+		}
+	}
+	return nil
+}
+
+// byWait returns the spots with a known wait, those of one wait at one line as one.
+func (f *facts) byWait() (list []*spot) {
+	sums := map[spotKey]*spot{}
+	for _, s := range f.spots {
+		if s.wait == "" {
+			continue
+		}
+		key := spotKey{place: s.place, wait: s.wait}
+		sum := sums[key]
+		if sum == nil {
+			sum = &spot{spotKey: key}
+			sums[key] = sum
+			list = append(list, sum)
+		}
+		sum.wall += s.wall
+		sum.asked += s.asked
+		sum.series = profile.Plus(sum.series, s.series)
+	}
+	return list
+}
+
+// poolHolders returns what is known of those that have a connection: the wait's name with their number, and what most of them do.
+func poolHolders(chains []locks.WaitNode, wait string) (name, uses string, at place, sure string) {
+	name, sure = wait, Measured
+	for _, n := range chains {
+		if !strings.HasPrefix(n.Name, wait) {
+			continue
+		}
+		name = n.Name
+		if len(n.Next) > 0 && n.Next[0].Time >= n.Time/4 {
+			next := &n.Next[0]
+			at = placeOfHolder(&next.HolderFrame)
+			uses, sure = fmt.Sprintf("%s (%s of it)", doing(next.State, at), percentOf(next.Time, n.Time)), Inferred
+		}
+		break
+	}
+	return name, uses, at, sure
+}
+
+// semaphore tells of a channel that is used as a semaphore.
+func (f *facts) semaphore(x *locks.Lock, waited time.Duration) {
+	at := f.ownOf(&x.Sites[0])
+	out := Finding{Kind: Pool, Cost: waited, Share: f.share(waited), Since: f.since(f.seriesAt(at)), Command: "locks %s"}
+	places := ""
+	if x.Capacity > 0 {
+		places = " with " + plural(int(x.Capacity), "place")
+	}
+	out.Text = fmt.Sprintf("The semaphore %s%s is too small: %s wait for it: %s, at %s%s", x.Name, places, strings.ToLower(f.who()), f.part(waited), at.text(), sinceText(out.Since))
+	text, held, evidence, sure := holder(x)
+	out.Sure, out.Evidence = sure, append([]string{waitsOf(x)}, evidence...)
+	if text != "" {
+		out.Text += "; " + text
+		out.about = append(out.about, held)
+	}
+	out.Text += "."
+	f.add(out, at)
+}
+
+// likeSemaphore reports whether as many goroutines as a channel has places were, all the time, beyond the line that sends to it, in the
+// same function: then they have a place until they receive from it. The source text, if it can be read, says that better.
+func (f *facts) likeSemaphore(x *locks.Lock) bool {
+	at := f.ownOf(&x.Sites[0])
+	if x.Capacity == 0 || x.Sites[0].Reason != "chan send" || at.function == "" {
+		return false
+	}
+	inside := time.Duration(0)
+	for i := range f.p.Records {
+		rec := &f.p.Records[i]
+		if rec.System || !rec.OfGoroutine() {
+			continue
+		}
+		for _, id := range rec.Stack {
+			if fr := &f.p.Frames[id]; fr.Func == at.function && fr.File == at.file {
+				if int(fr.Line) > at.line {
+					inside += rec.Wall
+				}
+				break
+			}
+		}
+	}
+	full := float64(x.Capacity) * float64(f.length)
+	return float64(inside) >= fullPlaces*full && float64(inside) <= 1.05*full
+}
+
+// funcFlag returns a function as a regular expression.
+func funcFlag(function string) string {
+	return strings.NewReplacer(`\`, `\\`, `.`, `\.`, `(`, `\(`, `)`, `\)`, `*`, `\*`, `[`, `\[`, `]`, `\]`).Replace(profile.FuncName(function)) + "$"
+}

@@ -1,0 +1,455 @@
+package idle
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// idleOf returns the time of a recording that is idle and the time that is not, in ms, of goroutines only,
+// by the function in which the goroutine began.
+func idleOf(t *testing.T, s *analyze.Samples) (idle, work map[string]int) {
+	t.Helper()
+	idle, work, _ = idleOrRest(t, s)
+	return idle, work
+}
+
+// idleOrRest is idleOf. It also returns the part of the time that is not idle in which goroutines rest, in ms.
+func idleOrRest(t *testing.T, s *analyze.Samples) (idle, work map[string]int, rest int) {
+	t.Helper()
+	f := New(s.Source, nil)
+	type place struct {
+		key   Key
+		entry string
+	}
+	sums := map[place]time.Duration{}
+	for x := range analyzetest.Each(t, s.Source.Samples()) {
+		key := f.Add(x)
+		entry := ""
+		for at := x.Stack; at != 0; at = s.Caller(at) {
+			if name := s.Leaf(at).Func; !Wrappers[name] {
+				entry = name
+			}
+		}
+		sums[place{key, entry}] += x.Wall
+	}
+	f.Finish()
+	idle, work = map[string]int{}, map[string]int{}
+	for p, wall := range sums {
+		if f.Is(p.key) {
+			idle[p.entry] += int(wall.Milliseconds())
+		} else {
+			work[p.entry] += int(wall.Milliseconds())
+		}
+		if f.Rests(p.key) {
+			rest += int(wall.Milliseconds())
+		}
+	}
+	return idle, work, rest
+}
+
+var waitForIO = []tachyon.Frame{
+	analyzetest.Wait("IO wait"), analyzetest.Place("internal/poll.runtime_pollWait", 1), analyzetest.Place("internal/poll.(*FD).Read", 1),
+	analyzetest.Place("net.(*netFD).Read", 1), analyzetest.Place("net.(*conn).Read", 1),
+}
+
+// Each known place is idle. In a goroutine with labels, and in a request, it is if the row says so. The same
+// function is not idle where it waits for something else.
+func TestIdlePlaces(t *testing.T) {
+	for i := range idleTable {
+		p := &idleTable[i]
+		t.Run(p.in+" "+p.call, func(t *testing.T) {
+			stack := []tachyon.Frame{analyzetest.Wait("select")}
+			switch p.call {
+			case "":
+			case "*":
+				stack = append(waitForIO[:len(waitForIO):len(waitForIO)], analyzetest.Place("example.org/any.Function", 3))
+			default:
+				stack = append(waitForIO[:len(waitForIO):len(waitForIO)], analyzetest.Place(p.call, 3))
+			}
+			stack = append(stack, analyzetest.Place(p.in, 7))
+			lock := append([]tachyon.Frame{analyzetest.Wait("sync.Mutex.Lock"), analyzetest.Place("sync.(*Mutex).Lock", 1)}, stack[1:]...)
+			send := append([]tachyon.Frame{analyzetest.Wait("chan send")}, stack[1:]...)
+			other := append(append(waitForIO[:len(waitForIO):len(waitForIO)], analyzetest.Place("example.org/lib.other", 3)), stack[len(stack)-1])
+			under := func(entry string, stack []tachyon.Frame) []tachyon.Frame {
+				return append(stack[:len(stack):len(stack)], analyzetest.Place(entry, 1))
+			}
+			r := analyzetest.Record(t)
+			for g, s := range [][]tachyon.Frame{
+				under("main.plain", stack), under("main.labels", stack),
+				under("main.request", append(stack[:len(stack):len(stack)], analyzetest.Place("main.(*h).ServeHTTP", 9))),
+				under("main.other", other), under("main.runs", stack), under("main.lock", lock), under("main.send", send),
+			} {
+				id := uint64(10 + g)
+				status := tachyon.Status(0)
+				if g == 4 {
+					status = analyzetest.Running
+				}
+				r.Every(1000, 1000, 100_000, id, status, s...)
+				info := tachyon.Goroutine{ID: id, CreatedBy: "main.main", CreatedAt: "main.go:1", First: analyzetest.Start, Last: analyzetest.Start + 100_000}
+				if g == 1 {
+					info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{"request": "1"}}}
+				}
+				r.Goroutine(info)
+			}
+			idle, work := idleOf(t, r.Labelled())
+			always := 0
+			if p.always {
+				always = 100
+			}
+			otherIdle := 0
+			if p.call == "*" {
+				otherIdle = 100
+			}
+			for entry, want := range map[string]int{"main.plain": 100, "main.labels": always, "main.request": always, "main.other": otherIdle, "main.runs": 0, "main.lock": 0, "main.send": 0} {
+				if idle[entry] != want || work[entry] != 100-want {
+					t.Errorf("%s: %d ms idle, %d ms not, want %d ms idle", entry, idle[entry], work[entry], want)
+				}
+			}
+		})
+	}
+}
+
+// The reasons that only the runtime's goroutines have are idle, and so are its goroutines' other waits. Its work
+// on a CPU is not.
+func TestIdleRuntime(t *testing.T) {
+	r := analyzetest.Record(t)
+	add := func(id uint64, interpreter uint32, status tachyon.Status, frames ...tachyon.Frame) {
+		t.Helper()
+		for at := uint64(1000); at <= 100_000; at += 1000 {
+			testenv.OK(t, r.W.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: interpreter, Time: analyzetest.Start + at, Status: status}, frames))
+		}
+	}
+	id := uint64(10)
+	for why := range idleReasons {
+		add(id, tachyon.User, 0, analyzetest.Wait(why), analyzetest.Place("main.own", 1))
+		id++
+	}
+	add(id, tachyon.Runtime, 0, analyzetest.Wait("sleep"), analyzetest.Place("runtime.bgscavenge", 1))
+	add(id+1, tachyon.Runtime, analyzetest.Running, analyzetest.Place("runtime.gcBgMarkWorker", 1))
+	add(id+2, tachyon.User, 0, analyzetest.Wait("GC assist wait"), analyzetest.Place("main.allocates", 1))
+	idle, work := idleOf(t, analyzetest.SamplesOf(t, stream.Options{}, r.Finish(tachyon.Session{Source: "native", Markers: true, System: true})))
+	got := fmt.Sprint(idle, work)
+	if want := fmt.Sprint(map[string]int{"main.own": 100 * len(idleReasons), "runtime.bgscavenge": 100},
+		map[string]int{"runtime.gcBgMarkWorker": 100, "main.allocates": 100}); got != want {
+		t.Errorf("idle and not:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// A homeCase is a group of goroutines that do the same again and again.
+type homeCase struct {
+	name    string
+	members int
+	rest    []tachyon.Frame // in which they wait
+	work    []tachyon.Frame // what they do between two waits; nil: they do not come back
+	share   int             // of the time at rest, in percent
+	labels  bool
+	short   bool // they live for a tenth of the session only, one after the other
+	main    bool
+	objects bool // they all wait for one object
+	bit     tachyon.Status
+	longer  bool            // a session of ten seconds, not of two
+	late    bool            // they are born after two seconds of it
+	grows   bool            // half of them are
+	also    []tachyon.Frame // in which they wait in turns with rest; nil: nowhere
+	idle    bool
+	rests   bool
+}
+
+func homeCases() []homeCase {
+	loop := analyzetest.Place("main.loop", 5)
+	work := []tachyon.Frame{analyzetest.Wait("sleep"), analyzetest.Place("time.Sleep", 1), analyzetest.Place("main.job", 9), analyzetest.Place("main.loop", 6)}
+	receive := []tachyon.Frame{analyzetest.Wait("chan receive"), loop}
+	literal := analyzetest.Place("main.start.func1", 3)
+	deep := append(receive[:2:2], literal)
+	deepWork := append(work[:4:4], literal)
+	call := []tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("example.org/rpc.(*Client).Call", 40), analyzetest.Place("main.client", 7)}
+	answer := []tachyon.Frame{analyzetest.Wait("chan receive"), call[1], call[2]}
+	return []homeCase{
+		{name: "workers", members: 8, rest: receive, work: work, share: 95, idle: true},
+		{name: "workers in a WaitGroup", members: 8, rest: append(receive[:2:2], analyzetest.Place("sync.(*WaitGroup).Go.func1", 1)), work: append(work[:4:4], analyzetest.Place("sync.(*WaitGroup).Go.func1", 1)), share: 95, idle: true},
+		{name: "busy workers", members: 8, rest: receive, work: work, share: 85},
+		{name: "labels at rest", members: 8, rest: receive, work: work, share: 95, labels: true},
+		{name: "leaked", members: 50, rest: receive, share: 100, rests: true},
+		{name: "leaked in the session", members: 50, rest: receive, share: 100, longer: true, late: true},
+		{name: "leaked in the session, in a select", members: 50, rest: []tachyon.Frame{analyzetest.Wait("select"), loop, literal}, share: 100, longer: true, late: true},
+		{name: "leaked before and in the session", members: 50, rest: receive, share: 100, longer: true, grows: true},
+		{name: "tickers of a cache", members: 22, rest: []tachyon.Frame{analyzetest.Wait("select"), loop, literal}, share: 100, longer: true, idle: true, rests: true},
+		{name: "tickers of a cache, deep", members: 22, rest: []tachyon.Frame{analyzetest.Wait("select"), loop, analyzetest.Place("main.start", 2), literal}, share: 100, longer: true, idle: true, rests: true},
+		{name: "tickers of a cache, with labels", members: 22, rest: []tachyon.Frame{analyzetest.Wait("select"), loop, literal}, share: 100, longer: true, labels: true},
+		{name: "clients that call again and again, deep", members: 22, rest: call, share: 100, bit: tachyon.Moved, longer: true},
+		{name: "clients that call again and again, called by a literal", members: 22, rest: append(call[:2:2], literal), share: 100, bit: tachyon.Moved, longer: true},
+		{name: "many that wait for an answer for long", members: 22, rest: answer, share: 100, longer: true},
+		{name: "many handlers in a select for long", members: 22, rest: []tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("main.(*h).ServeHTTP", 1)}, share: 100, longer: true},
+		{name: "two selects in turns", members: 8, rest: []tachyon.Frame{analyzetest.Wait("select"), loop}, also: []tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("main.loop", 9)}, share: 50, work: work, idle: true},
+		{name: "two selects in turns, of different functions", members: 8, rest: []tachyon.Frame{analyzetest.Wait("select"), loop}, also: call, share: 50},
+		{name: "a receive and a select in turns", members: 8, rest: receive, also: []tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("main.loop", 9)}, share: 50},
+		{name: "a receive and a send in turns", members: 8, rest: receive, also: []tachyon.Frame{analyzetest.Wait("chan send"), analyzetest.Place("main.loop", 9)}, share: 50},
+		{name: "workers of which a third has work", members: 9, rest: receive, work: work, share: 67, objects: true, idle: true},
+		{name: "workers of which most have work", members: 9, rest: receive, work: work, share: 40, objects: true},
+		{name: "answers of which each has its channel", members: 9, rest: receive, work: work, share: 67},
+		{name: "waiting for a slow consumer", members: 2, rest: []tachyon.Frame{analyzetest.Wait("chan send"), loop}, share: 100, longer: true},
+		{name: "blocked in a send", members: 8, rest: []tachyon.Frame{analyzetest.Wait("chan send"), loop}, work: work, share: 95},
+		{name: "waiting for a lock", members: 8, rest: []tachyon.Frame{analyzetest.Wait("sync.Mutex.Lock"), analyzetest.Place("sync.(*Mutex).Lock", 1), loop}, work: work, share: 95},
+		{name: "ticker", members: 1, rest: []tachyon.Frame{analyzetest.Wait("sleep"), analyzetest.Place("time.Sleep", 1), loop}, work: work, share: 95, idle: true},
+		{name: "own protocol", members: 4, rest: append(waitForIO[:5:5], analyzetest.Place("bufio.(*Reader).ReadString", 1), loop), work: work, share: 95, idle: true},
+		{name: "blocked in a write", members: 4, rest: []tachyon.Frame{analyzetest.Wait("IO wait"), analyzetest.Place("internal/poll.(*FD).Write", 1), analyzetest.Place("net.(*conn).Write", 1), loop}, work: work, share: 95},
+		{name: "client of another library", members: 4, rest: call, work: work, share: 95},
+		{name: "client in a literal", members: 4, rest: append(call[:2:2], analyzetest.Place("main.main.func2", 3)), work: []tachyon.Frame{analyzetest.Place("main.main.func2", 3)}, share: 95},
+		{name: "loop in the background", members: 2, rest: []tachyon.Frame{analyzetest.Wait("select"), loop}, share: 100, idle: true},
+		{name: "loop in the background, called by a literal", members: 2, rest: []tachyon.Frame{analyzetest.Wait("select"), loop, literal}, share: 100, idle: true},
+		{name: "many in a select", members: 8, rest: []tachyon.Frame{analyzetest.Wait("select"), loop}, share: 100, rests: true},
+		{name: "one sleep", members: 1, rest: []tachyon.Frame{analyzetest.Wait("sleep"), analyzetest.Place("time.Sleep", 1), analyzetest.Place("main.run", 4), analyzetest.Place("main.main", 20)}, share: 100, main: true, longer: true, idle: true, rests: true},
+		{name: "sleeps between tries", members: 2, rest: []tachyon.Frame{analyzetest.Wait("sleep"), analyzetest.Place("time.Sleep", 1), analyzetest.Place("main.try", 4), loop}, share: 100, bit: tachyon.Moved, longer: true},
+		{name: "few that wait for one thing", members: 2, rest: receive, share: 100, rests: true},
+		{name: "few that wait for one thing, called by others", members: 4, rest: answer, share: 100, rests: true},
+		{name: "few that wait for one thing, with labels", members: 2, rest: receive, share: 100, labels: true},
+		{name: "few that wait for one thing for long", members: 2, rest: receive, share: 100, longer: true, idle: true, rests: true},
+		{name: "few that wait for one thing for long, with labels", members: 2, rest: receive, share: 100, longer: true, labels: true},
+		{name: "more that wait for one thing for long", members: 5, rest: receive, share: 100, longer: true, idle: true, rests: true},
+		{name: "main waits for others for long", members: 1, rest: []tachyon.Frame{analyzetest.Wait("sync.WaitGroup.Wait"), analyzetest.Place("sync.(*WaitGroup).Wait", 1), analyzetest.Place("main.main", 20)}, share: 100, main: true, longer: true, idle: true, rests: true},
+		{name: "few that came back", members: 2, rest: answer, share: 100, bit: tachyon.Moved},
+		{name: "more that wait for one thing", members: 5, rest: receive, share: 100, rests: true},
+		{name: "few that wait for one thing for a while", members: 4, rest: receive, share: 100, short: true},
+		{name: "few that wait for a lock", members: 2, rest: []tachyon.Frame{analyzetest.Wait("sync.Mutex.Lock"), analyzetest.Place("sync.(*Mutex).Lock", 1), loop}, share: 100},
+		{name: "few in a handler", members: 2, rest: []tachyon.Frame{analyzetest.Wait("chan receive"), analyzetest.Place("main.(*h).ServeHTTP", 1)}, share: 100},
+		{name: "waits for others", members: 1, rest: []tachyon.Frame{analyzetest.Wait("sync.WaitGroup.Wait"), analyzetest.Place("sync.(*WaitGroup).Wait", 1), loop}, share: 100, rests: true},
+		{name: "main waits for others", members: 1, rest: []tachyon.Frame{analyzetest.Wait("sync.WaitGroup.Wait"), analyzetest.Place("sync.(*WaitGroup).Wait", 1), analyzetest.Place("main.main", 20)}, share: 100, main: true, rests: true},
+		{name: "a goroutine for each request, in a select", members: 4, rest: []tachyon.Frame{analyzetest.Wait("select"), loop}, share: 100, short: true},
+		{name: "HTTP client", members: 4, rest: []tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("net/http.Get", 1), loop}, work: work, share: 95},
+		{name: "HTTP handler", members: 4, rest: []tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("main.(*h).ServeHTTP", 1)}, work: []tachyon.Frame{analyzetest.Place("main.job", 9), analyzetest.Place("main.(*h).ServeHTTP", 2)}, share: 95},
+		{name: "test", members: 1, rest: []tachyon.Frame{analyzetest.Wait("sleep"), analyzetest.Place("time.Sleep", 1), analyzetest.Place("testing.tRunner", 1)}, work: []tachyon.Frame{analyzetest.Place("main.job", 9), analyzetest.Place("testing.tRunner", 2)}, share: 95},
+		{name: "a goroutine for each request", members: 40, rest: receive, work: work, share: 95, short: true},
+		{name: "workers called by a literal", members: 8, rest: deep, work: deepWork, share: 95, objects: true, idle: true},
+		{name: "replies in a function that a literal calls", members: 8, rest: deep, work: deepWork, share: 95},
+		{name: "select without cases", members: 2, rest: []tachyon.Frame{analyzetest.Wait(idleForever), loop}, share: 100, idle: true},
+		{name: "select without cases, with labels", members: 2, rest: []tachyon.Frame{analyzetest.Wait(idleForever), loop}, share: 100, labels: true},
+		{name: "select without cases in a handler", members: 2, rest: []tachyon.Frame{analyzetest.Wait(idleForever), analyzetest.Place("main.(*h).ServeHTTP", 1)}, share: 100},
+		{name: "main waits for the end", members: 1, rest: []tachyon.Frame{analyzetest.Wait("chan receive"), analyzetest.Place("main.main", 20)}, share: 99, main: true, idle: true},
+		{name: "main waits for an answer", members: 1, rest: []tachyon.Frame{analyzetest.Wait("chan receive"), analyzetest.Place("main.ask", 20), analyzetest.Place("main.main", 20)}, share: 99, main: true, rests: true},
+	}
+}
+
+func TestIdleHome(t *testing.T) {
+	testenv.Again(t)
+	for _, c := range homeCases() {
+		t.Run(c.name, func(t *testing.T) {
+			r := analyzetest.Record(t)
+			c.add(r)
+			idle, work, rest := idleOrRest(t, r.Labelled())
+			got, all := 0, 0
+			for _, ms := range idle {
+				got += ms
+			}
+			for _, ms := range work {
+				all += ms
+			}
+			all += got
+			if c.idle && got < all*c.share/100-20*c.members || !c.idle && got != 0 {
+				t.Errorf("%d of %d ms are idle: %v, not %v", got, all, idle, work)
+			}
+			if rest > 0 != c.rests || c.rests && rest != all {
+				t.Errorf("in %d of %d ms goroutines rest", rest, all)
+			}
+		})
+	}
+}
+
+// One helper may start all goroutines of a program, with a literal of its own. A group is those that run one function.
+func TestIdleOfHelper(t *testing.T) {
+	helper := analyzetest.Place("example.org/lib.(*Server).Go.func1", 3)
+	busy := []tachyon.Frame{analyzetest.Wait("chan receive"), analyzetest.Place("example.org/rpc.Call", 2), analyzetest.Place("main.busy", 7), helper}
+	for _, c := range []struct {
+		name string
+		rest []tachyon.Frame
+		want bool
+	}{
+		{"waits for answers", []tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("main.watch", 5), helper}, false},
+		{"waits for work that others share", []tachyon.Frame{{Func: "[chan receive]", Line: 3}, analyzetest.Place("main.watch", 5), helper}, true},
+		{"calls somebody", []tachyon.Frame{analyzetest.Wait("IO wait"), analyzetest.Place("internal/poll.(*FD).Read", 1), analyzetest.Place("main.ask", 3), analyzetest.Place("main.watch", 5), helper}, false},
+	} {
+		r := analyzetest.Record(t)
+		for g := range uint64(40) {
+			for at := uint64(1000); at <= 10_000_000; at += 10_000 {
+				if g < 2 && at%300_000 == 1000 {
+					r.Add(100+g, at, analyzetest.Running, analyzetest.Place("main.work", 8), c.rest[1], helper)
+				} else if g < 2 {
+					r.Add(100+g, at, 0, c.rest...)
+				} else {
+					r.Add(100+g, at, tachyon.Moved, busy...)
+				}
+			}
+			r.Goroutine(tachyon.Goroutine{ID: 100 + g, CreatedBy: "example.org/lib.(*Server).Go", CreatedAt: "lib.go:12", First: analyzetest.Start, Last: analyzetest.Start + 10_000_000})
+		}
+		idle := 0
+		f := New(r.Labelled().Source, nil)
+		keys := map[Key]int{}
+		for x := range analyzetest.Each(t, f.src.Samples()) {
+			keys[f.Add(x)] += int(x.Wall.Milliseconds())
+		}
+		f.Finish()
+		for key, ms := range keys {
+			if f.Is(key) {
+				idle += ms
+			}
+		}
+		if want := 0; c.want && idle < 19_000 || !c.want && idle != want {
+			t.Errorf("%s: %d ms are idle", c.name, idle)
+		}
+	}
+}
+
+// If only the samples of a wait are selected, it looks as if goroutines did nothing else. That must not make it a home, nor a
+// place to rest. The status bit Moved shows that goroutines come back, if what they do meanwhile is too short for a sample.
+func TestIdleOfPart(t *testing.T) {
+	receive := []tachyon.Frame{analyzetest.Wait("chan receive"), analyzetest.Place("main.loop", 5)}
+	workers := homeCases()[0]
+	workers.bit = tachyon.Moved
+	for _, c := range []struct {
+		homeCase
+		state       string // the only one that is selected
+		idle, rests bool
+	}{
+		{workers, "", true, false},
+		{workers, "chan receive", false, false},
+		{homeCase{members: 2, rest: receive, share: 100}, "", false, true},
+		{homeCase{members: 2, rest: receive, share: 100}, "chan receive", false, false},
+		{homeCase{members: 4, rest: receive, share: 100}, "", false, true},
+		{homeCase{members: 4, rest: receive, share: 100, bit: tachyon.Moved}, "", true, false},
+	} {
+		r := analyzetest.Record(t)
+		c.add(r)
+		sel := &stream.Selection{Goroutines: []uint64{100, 101, 102, 103}}
+		if c.state != "" {
+			sel.States = []string{c.state}
+		}
+		idle, work, rest := idleOrRest(t, r.Selected(sel))
+		if (idle["main.loop"] > 0) != c.idle || (rest > 0) != c.rests {
+			t.Errorf("%d with status %#x, selected state %q: %v ms idle, %v not, %d at rest", c.members, c.bit, c.state, idle, work, rest)
+		}
+	}
+}
+
+// add records the goroutines.
+func (c *homeCase) add(r *analyzetest.Recording) {
+	session := uint64(2_000_000)
+	if c.longer {
+		session = 10_000_000
+	}
+	if c.late {
+		r.Add(1, 1000, analyzetest.Running, analyzetest.Place("main.main", 5))
+	}
+	for g := range c.members {
+		id := uint64(100 + g)
+		rest := append([]tachyon.Frame{}, c.rest...)
+		if c.objects {
+			rest[0].Line = 3
+		}
+		status := tachyon.Status(0)
+		if c.main {
+			status = tachyon.MainThread
+		}
+		info := tachyon.Goroutine{ID: id, CreatedBy: "main.main", CreatedAt: "main.go:12", First: analyzetest.Start, Last: analyzetest.Start + session}
+		if c.main {
+			info.CreatedBy, info.CreatedAt = "", ""
+		}
+		if c.labels {
+			info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{"request": "1"}}}
+		}
+		from, to := uint64(0), session
+		if c.late || c.grows && g%2 == 1 {
+			from = 2_000_000 + uint64(g)*100_000
+		}
+		if c.short {
+			from = uint64(g) * session / uint64(c.members)
+			to = from + session/10
+		}
+		for at := from + 1000; at <= to; at += 1000 {
+			switch tick := int(at/1000+uint64(7*g)) % 100; {
+			case tick < c.share || c.work == nil && c.also == nil:
+				r.Add(id, at, status|c.bit, rest...)
+			case c.also != nil && (tick < 98 || c.work == nil):
+				r.Add(id, at, status, c.also...)
+			default:
+				r.Add(id, at, status, c.work...)
+			}
+		}
+		r.Goroutine(info)
+	}
+}
+
+// A group may have a few members in each process and be at rest, or many that were there when the session began. Many that come one after
+// the other do not rest.
+func TestRestOfProcesses(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		one     bool      // all files are of one process
+		same    bool      // all files have the same goroutines
+		members [6]uint64 // by file
+		rests   bool
+	}{
+		{"two in each process", false, false, [6]uint64{2, 2, 2, 2, 2, 2}, true},
+		{"many in one of six processes", false, false, [6]uint64{12}, true},
+		{"two others in each file of one process", true, false, [6]uint64{2, 2, 2, 2, 2, 2}, false},
+		{"the same two in each file of one process", true, true, [6]uint64{2, 2, 2, 2, 2, 2}, true},
+	} {
+		var files []*reader.Reader
+		for n, members := range c.members {
+			r := analyzetest.Record(t)
+			from := uint64(n) * 6_000_000
+			r.Add(1, from+1000, analyzetest.Running, analyzetest.Place("main.main", 5))
+			r.Add(1, from+6_000_000, analyzetest.Running, analyzetest.Place("main.main", 5))
+			for g := range members {
+				id := g
+				if !c.same {
+					id += 10 * uint64(n+1)
+				}
+				for at := from + 1000; at <= from+6_000_000; at += 1000 {
+					r.Add(100+id, at, 0, analyzetest.Wait("chan receive"), analyzetest.Place("main.watch", 5))
+				}
+				r.Goroutine(tachyon.Goroutine{ID: 100 + id, CreatedBy: "main.main", CreatedAt: "main.go:12", FirstWeight: 1000})
+			}
+			begin := time.UnixMicro(analyzetest.Start)
+			s := tachyon.Session{Host: "web-1", PID: 7, Source: "native", Markers: true, Start: begin, SessionStart: begin, Duration: 6 * time.Second}
+			if !c.one {
+				s.PID += n
+			}
+			files = append(files, r.Finish(s))
+		}
+		if _, _, rest := idleOrRest(t, analyzetest.SamplesOf(t, stream.Options{Labels: true, Creators: true}, files...)); (rest > 0) != c.rests {
+			t.Errorf("%s: goroutines rest in %d ms", c.name, rest)
+		}
+	}
+}
+
+// A goroutine that rests in a part of a session may wait for an answer there.
+func TestRestOfWindow(t *testing.T) {
+	for window, want := range map[bool]time.Duration{false: 20 * time.Second, true: 0} {
+		c := homeCase{members: 2, rest: []tachyon.Frame{analyzetest.Wait("chan receive"), analyzetest.Place("main.loop", 5)}, share: 100, longer: true}
+		r := analyzetest.Record(t)
+		c.add(r)
+		s := r.Labelled()
+		f, sums := New(s.Source, nil), map[Key]time.Duration{}
+		f.Window = window
+		for x := range analyzetest.Each(t, s.Source.Samples()) {
+			sums[f.Add(x)] += x.Wall
+		}
+		f.Finish()
+		got := time.Duration(0)
+		for key, wall := range sums {
+			if f.Is(key) {
+				got += wall
+			}
+		}
+		if got != want {
+			t.Errorf("window %v: %v idle", window, got)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package idle
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// TestIdlePage holds the table of docs/idle.md: go test ./internal/analyze -run TestIdlePage -update.
+func TestIdlePage(t *testing.T) {
+	const path, begin, end = "../../../docs/idle.md", "<!-- places -->\n", "<!-- /places -->"
+	b := analyzetest.Must(os.ReadFile(path))(t)
+	before, rest, ok1 := strings.Cut(string(b), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	var table strings.Builder
+	table.WriteString("| function | calls | waits for | with labels |\n|---|---|---|---|\n")
+	places := slices.Clone(idleTable)
+	slices.SortStableFunc(places, func(a, b idlePlace) int { return cmp.Or(cmp.Compare(a.in, b.in), cmp.Compare(a.call, b.call)) })
+	for _, p := range places {
+		call, always := "`"+p.call+"`", ""
+		switch p.call {
+		case "":
+			call = "–"
+		case "*":
+			call = "any"
+		}
+		if p.always {
+			always = "idle"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", p.in, call, p.what, always)
+	}
+	testenv.Golden(t, path, before+begin+table.String()+end+after, *analyzetest.Update)
+}

@@ -1,0 +1,195 @@
+package idle
+
+import (
+	"strings"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Place returns what goroutines with a stack wait for, if it waits at a known place, such as "the next request". Otherwise it is "".
+func (f *Idle) Place(stack uint32) string {
+	if p := f.stack(stack).place; p != nil {
+		return p.what
+	}
+	return ""
+}
+
+// Always reports whether a stack waits at a place that is idle with labels too.
+func (f *Idle) Always(stack uint32) bool { return f.stack(stack).kind == idleAlways }
+
+// Site returns the first stack that is equal apart from the object that the goroutine waits for.
+func (f *Idle) Site(stack uint32) uint32 { return f.stack(stack).site }
+
+// stack returns what is known about a stack. It is valid until the next call.
+func (f *Idle) stack(stack uint32) *idleStack {
+	x := analyze.At(&f.stacks, stack, len(f.src.Stacks()))
+	if x.kind == idleUnknown {
+		*x = f.look(stack)
+	}
+	return x
+}
+
+// leaf returns the innermost frame of a stack. Stack 0 has an empty one.
+func (f *Idle) leaf(stack uint32) *tachyon.Frame {
+	if stack == 0 {
+		return &tachyon.Frame{}
+	}
+	return &f.src.Frames()[f.src.Stacks()[stack].Frame]
+}
+
+// look finds out about a stack.
+func (f *Idle) look(stack uint32) idleStack {
+	x := idleStack{kind: idleNever, site: stack}
+	if stack == 0 {
+		return x
+	}
+	list := f.src.Stacks()
+	why := analyze.Reason(f.leaf(stack))
+	x.site, x.shared = f.site(stack), why != "" && f.leaf(stack).Line > 0
+	x.choice = why == "select"
+	var (
+		entry   *idleFrame // the function with which the goroutine began
+		entryAt uint32
+		rest    *idleFrame // the function in which it waits
+		restAt  uint32
+		callee  string
+		known   *idlePlace
+		request bool
+	)
+	var runs *idleFrame // the function that is called by that
+	at := stack
+	if why != "" {
+		at = list[stack].Caller
+	}
+	for ; at != 0; at = list[at].Caller {
+		fr := f.frame(list[at].Frame)
+		if rest == nil && !fr.primitive {
+			rest, restAt = fr, at
+		}
+		for _, p := range fr.places {
+			if !request && (known == nil || !known.always) && p.matches(why, callee, restAt == at) {
+				known = p
+			}
+		}
+		request = request || fr.request
+		if !fr.wrapper {
+			runs = entry
+			entry, entryAt = fr, at
+		}
+		callee = fr.name
+	}
+	if entry != nil {
+		x.entry = f.entry(entry.name)
+	}
+	if entry != nil && entry.literal && runs != nil && !runs.primitive {
+		x.runs = f.entry(runs.name)
+	}
+	if rest != nil {
+		x.in = f.caller(rest.name, list[restAt].Caller)
+	}
+	sends := func() bool {
+		return x.choice && rest != nil && f.texts.Offers(&f.src.Frames()[list[restAt].Frame]) != nil
+	}
+	switch {
+	case why == "":
+	case idleReasons[why], known != nil && known.always:
+		x.kind = idleAlways
+	case request:
+		known = nil
+	case known != nil, why == idleForever:
+		x.kind = idlePlain
+	case sends(): // somebody is slow to receive
+	case homeReasons[why] && rest != nil && restAt == entryAt:
+		x.kind = idleHome
+	case homeReasons[why] && rest != nil && entry != nil && list[restAt].Caller == entryAt && entry.literal:
+		x.kind, x.deep = idleHome, true
+	case restReasons[why] && rest != nil:
+		x.kind = idleRest
+	}
+	x.place = known
+	return x
+}
+
+// site returns the first stack that is equal apart from the object that the goroutine waits for.
+func (f *Idle) site(stack uint32) uint32 {
+	leaf := f.leaf(stack)
+	if analyze.Reason(leaf) == "" {
+		return stack
+	}
+	at := stackSite{leaf.Func, f.src.Stacks()[stack].Caller}
+	n, ok := f.sites[at]
+	if !ok {
+		n = stack
+		f.sites[at] = n
+	}
+	return n
+}
+
+// A callerOf is a function and the stack that calls it.
+type callerOf struct {
+	function string
+	caller   uint32
+}
+
+// caller returns the number of a function with its callers.
+func (f *Idle) caller(function string, stack uint32) uint32 {
+	at := callerOf{function, stack}
+	n, ok := f.callers[at]
+	if !ok {
+		n = uint32(len(f.callers) + 1)
+		f.callers[at] = n
+	}
+	return n
+}
+
+// entry returns the number of a function with which goroutines begin.
+func (f *Idle) entry(name string) uint32 {
+	n, ok := f.entries[name]
+	if !ok {
+		n = uint32(len(f.entries) + 1)
+		f.entries[name] = n
+	}
+	return n
+}
+
+// idleFrame is what is known about a frame.
+type idleFrame struct {
+	name      string
+	places    []*idlePlace
+	known     bool // it was looked at
+	primitive bool // part of a wait, not a function that decides to wait
+	request   bool // a call of it is a request
+	wrapper   bool // calls the function with which a goroutine begins
+	literal   bool
+}
+
+// frame returns what is known about a frame. It is valid until the next new frame.
+func (f *Idle) frame(n uint32) *idleFrame {
+	x := analyze.At(&f.frames, n, len(f.src.Frames()))
+	if x.known {
+		return x
+	}
+	name := profile.FuncName(f.src.Frames()[n].Func)
+	*x = idleFrame{
+		name: name, known: true, places: idlePlaces[anyLiteral(name)],
+		wrapper: Wrappers[name] || strings.Contains(lastElement(name), ".gowrap"),
+		literal: analyze.Closure.MatchString(name),
+	}
+	x.primitive = primitive(profile.Package(name), name)
+	_, x.request = analyze.RequestKind(name)
+	return x
+}
+
+// anyLiteral returns a function's name. Literals in a function have one name, because their numbers depend on the
+// library's version.
+func anyLiteral(name string) string {
+	if at := analyze.Closure.FindStringIndex(name); at != nil {
+		return name[:at[0]] + ".func"
+	}
+	return name
+}
+
+// lastElement returns a function's name without the leading elements of its import path.
+func lastElement(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }

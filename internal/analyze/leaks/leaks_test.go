@@ -1,0 +1,397 @@
+package leaks
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+	testcmp "github.com/gotach/profiler/internal/testenv/cmp"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// leakSession returns what recordLeaks has recorded, which several tests read, and when the leaked goroutines began to wait.
+func leakSession(t testing.TB, o stream.Options) (*analyze.Samples, []uint64) {
+	t.Helper()
+	leaking.once.Do(func() { leaking.file, leaking.leaked = recordLeaks(t) })
+	return analyzetest.SamplesOf(t, o, leaking.file), leaking.leaked
+}
+
+var leaking struct {
+	once   sync.Once
+	file   *reader.Reader
+	leaked []uint64
+}
+
+const leakSeconds = 30
+
+// recordLeaks records a leak of 50 a minute among 5,000 goroutines a second that end. Beside them:
+// a pool that grows as fast, whose members work now and then; workers that begin and wait for good
+// in the first seconds; a place where every hundredth wait does not end.
+func recordLeaks(t testing.TB) (f *reader.Reader, began []uint64) {
+	r := analyzetest.Record(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	id := uint64(100)
+	created := func(at uint64, by string) uint64 {
+		id++
+		r.Goroutine(tachyon.Goroutine{ID: id, Parent: 1, CreatedBy: by, CreatedAt: by + ".go:7", First: at, Last: leakSeconds * analyzetest.OneSecond, FirstWeight: 100})
+		return id
+	}
+	receive, send := tachyon.Frame{Func: "[chan receive]"}, tachyon.Frame{Func: "[chan send]"}
+	sleep := tachyon.Frame{Func: "[sleep]"}
+	type member struct {
+		id, next uint64 // next: time of its next job, µs
+	}
+	var leaked, sometimes []uint64
+	var pool []*member
+	var early []uint64
+	for at := uint64(100); at < leakSeconds*analyzetest.OneSecond; at += 1000 {
+		tick := at / 1000
+		if tick%1200 == 600 {
+			leaked = append(leaked, created(at, "main.serve"))
+			began = append(began, at-100)
+		}
+		if tick%1200 == 300 {
+			pool = append(pool, &member{created(at, "main.grow"), at + rng.Uint64N(analyzetest.OneSecond)})
+		}
+		if tick < 3000 && tick%100 == 0 {
+			early = append(early, created(at, "main.init"))
+		}
+		for range 5 {
+			g := created(at, "main.handle")
+			r.Add(g, at, analyzetest.Running, analyzetest.Place("main.parse", 3), analyzetest.Place("main.handle.func1", 9))
+			if rng.IntN(100) == 0 && tick%8 == 0 && tick%1000 > 800 {
+				r.Add(g, at+200, 0, send, analyzetest.Place("main.reply", 30), analyzetest.Place("main.handle.func1", 10))
+				sometimes = append(sometimes, g)
+				continue
+			}
+			if rng.IntN(3) == 0 {
+				r.Add(g, at+900, 0, send, analyzetest.Place("main.reply", 30), analyzetest.Place("main.handle.func1", 10))
+			}
+		}
+		if tick%20 != 0 { // waiting goroutines have their samples in turns
+			continue
+		}
+		for _, g := range leaked {
+			r.Add(g, at, 0, receive, analyzetest.Place("main.serve.func1", 21))
+		}
+		for _, g := range sometimes {
+			r.Add(g, at, 0, send, analyzetest.Place("main.reply", 30), analyzetest.Place("main.handle.func1", 10))
+		}
+		for _, g := range early {
+			r.Add(g, at, 0, sleep, analyzetest.Place("time.Sleep", 300), analyzetest.Place("main.idle", 50))
+		}
+		for _, m := range pool {
+			if at >= m.next {
+				m.next = at + uint64(rng.ExpFloat64()*3*analyzetest.OneSecond)
+				r.Add(m.id, at, analyzetest.Running, analyzetest.Place("main.job", 77), analyzetest.Place("main.worker", 42))
+				continue
+			}
+			r.Add(m.id, at, 0, receive, analyzetest.Place("main.worker", 41))
+		}
+	}
+	return r.Finish(tachyon.Session{Source: "native", Markers: true}), began
+}
+
+func find(list []Group, function string) *Group {
+	for i := range list {
+		if list[i].Function == function {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func TestLeaks(t *testing.T) {
+	s, leaked := leakSession(t, stream.Options{})
+	l := analyzetest.Must(Find(s))(t)
+	for _, g := range l.Groups {
+		t.Logf("%+v", g)
+	}
+	g := find(l.Groups, "main.serve.func1")
+	switch {
+	case g == nil:
+		t.Fatal("the leak is in no group")
+	case !g.Suspect || &l.Groups[0] != g && !l.Groups[0].Suspect:
+		t.Error("the leak is no suspect")
+	case g.CreatedBy != "main.serve" || g.CreatedAt != "main.serve.go:7" || g.Reason != "chan receive" || g.Line != 21:
+		t.Errorf("the leak is %+v", g)
+	case g.Start != 0 || g.End != len(leaked) || g.RanAgain != 0:
+		t.Errorf("%d to %d goroutines, %d ran again; want 0 to %d, 0", g.Start, g.End, g.RanAgain, len(leaked))
+	case math.Abs(g.PerMinute-50) > 2.5 || g.Low > g.PerMinute || g.Low < 40:
+		t.Errorf("%.1f a minute, at least %.1f; want 50", g.PerMinute, g.Low)
+	}
+	if want := time.Duration(leakSeconds*analyzetest.OneSecond-leaked[0]) * time.Microsecond; (g.Oldest - want).Abs() > 50*time.Millisecond {
+		t.Errorf("the oldest is %v old, want %v", g.Oldest, want)
+	}
+	// Most of the waits at this place end, but some never do.
+	if g := find(l.Groups, "main.reply"); g == nil || !g.Suspect || g.RanAgain < 1000 || g.Unstuck > 0 {
+		t.Errorf("every hundredth wait leaks: %+v", g)
+	}
+	pool := find(l.Groups, "main.worker")
+	if pool == nil || math.Abs(pool.PerMinute-50) > 5 || pool.RanAgain < 10 {
+		t.Errorf("the pool is %+v", pool)
+	}
+	for _, g := range l.Groups {
+		if g.Suspect && g.Function != "main.serve.func1" && g.Function != "main.reply" {
+			t.Errorf("%s is a suspect: %+v", g.Function, g)
+		}
+	}
+	if find(l.Groups, "main.idle") != nil {
+		t.Error("workers that all began at the start are a group that grows")
+	}
+}
+
+// A wait that spans the files of a session is one wait.
+func TestLeaksOfFiles(t *testing.T) {
+	var files []*reader.Reader
+	const half = 10 * analyzetest.OneSecond
+	for part := range uint64(2) {
+		r := analyzetest.Record(t)
+		for i := range uint64(20) {
+			began := i * analyzetest.OneSecond
+			r.Goroutine(tachyon.Goroutine{ID: 10 + i, CreatedBy: "main.serve", CreatedAt: "main.go:7", FirstWeight: 1000})
+			for at := max(began, part*half) + 1000; at <= (part+1)*half; at += 10_000 {
+				r.Add(10+i, at, 0, tachyon.Frame{Func: "[select]"}, analyzetest.Place("main.watch", 5))
+			}
+		}
+		files = append(files, r.Finish(tachyon.Session{
+			Source: "native", PID: 1, Part: int(part) + 1, Start: time.UnixMicro(analyzetest.Start + int64(part)*half), SessionStart: time.UnixMicro(analyzetest.Start),
+		}))
+	}
+	for _, list := range [][]*reader.Reader{files, {files[1], files[0]}} {
+		l := analyzetest.Must(Find(analyzetest.SamplesOf(t, stream.Options{}, list...)))(t)
+		if len(l.Groups) != 1 || l.Goroutines != 20 {
+			t.Fatalf("%d goroutines, groups %+v", l.Goroutines, l.Groups)
+		}
+		if g := l.Groups[0]; !g.Suspect || g.End != 20 || g.RanAgain != 0 || g.Oldest < 19*time.Second || g.CreatedBy != "main.serve" {
+			t.Errorf("%+v", g)
+		}
+	}
+}
+
+// Groups of two processes are one if they were created and wait at the same place. Else both stay.
+func TestAdd(t *testing.T) {
+	group := Group{"main.serve", "main.go:7", "select", "", "main.watch", "watch.go", 5, 1, 2, 3, 0.5, 4, 5, 6, 7, false, 8, []float64{1, 2, 3, 4}}
+	for what, edit := range map[string]func(g *Group){
+		"creator": func(g *Group) { g.CreatedBy = "x" }, "created at": func(g *Group) { g.CreatedAt = "x" }, "reason": func(g *Group) { g.Reason = "x" },
+		"function": func(g *Group) { g.Function = "x" }, "file": func(g *Group) { g.File = "x" }, "line": func(g *Group) { g.Line = 6 },
+	} {
+		other := group
+		edit(&other)
+		l := &Leaks{Groups: []Group{group}}
+		if l.add(&Leaks{Groups: []Group{other}}); len(l.Groups) != 2 {
+			t.Errorf("another %s: %+v", what, l.Groups)
+		}
+	}
+	l := &Leaks{Goroutines: 10, Proven: 8, ProvenUnknown: "a", Groups: []Group{group}}
+	group.Oldest, group.Suspect, group.Alive = 9, true, []float64{10, 20}
+	l.add(&Leaks{Goroutines: 5, Asked: true, Proven: 1, ProvenUnknown: "b", Groups: []Group{group}})
+	group = Group{"main.serve", "main.go:7", "select", "", "main.watch", "watch.go", 5, 2, 4, 6, 1, 9, 10, 12, 14, true, 16, []float64{11, 12, 23, 24}}
+	testenv.NoDiff(t, "", testcmp.Diff(&Leaks{Goroutines: 15, Asked: true, Proven: 9, ProvenUnknown: "a", Groups: []Group{group}}, l))
+}
+
+// Goroutines that rest have a sample each second, and all that live have one at the end. Those that came and went meanwhile
+// live no more.
+func TestLeaksAfterLastLook(t *testing.T) {
+	r := analyzetest.Record(t)
+	const end = 4 * analyzetest.OneSecond
+	sleep := tachyon.Frame{Func: "[sleep]"}
+	rest := func(at uint64) {
+		for id := uint64(1); id <= 3; id++ {
+			r.Add(id, at, 0, sleep, analyzetest.Place("main.rests", 50))
+		}
+	}
+	id := uint64(100)
+	for at := uint64(100); at < end; at += 10_000 {
+		if at%analyzetest.OneSecond == 100 {
+			rest(at)
+		}
+		id++
+		r.Goroutine(tachyon.Goroutine{ID: id, Parent: 1, CreatedBy: "main.ask", CreatedAt: "ask.go:7", First: at, FirstWeight: 100})
+		r.Add(id, at, 0, sleep, analyzetest.Place("main.part", 7))
+		r.Add(id, at+5_000, 0, sleep, analyzetest.Place("main.part", 7))
+	}
+	for id := uint64(10); id < 20; id++ { // waits that were long, and ended
+		for _, at := range []uint64{100, analyzetest.OneSecond, 2_000_000, 3_900_000 - 20_000*id} {
+			r.Add(id, at, 0, sleep, analyzetest.Place("main.long", 60))
+		}
+	}
+	rest(end)
+	l := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Creators: true}, r.Finish(tachyon.Session{Source: "native", Markers: true}))))
+	if g := find(l.Groups, "main.part"); g != nil {
+		t.Errorf("%+v", g)
+	}
+}
+
+// The slope of a line is that of its points, whatever the noise does with some of them.
+func TestTheilSen(t *testing.T) {
+	line := make([]float64, 100)
+	for i := range line {
+		line[i] = 3 + 0.5*float64(i)
+		if i%9 == 0 {
+			line[i] = 1000
+		}
+	}
+	if slope, low := theilSen(line); math.Abs(slope-0.5) > 0.02 || low > slope || low < 0.3 {
+		t.Errorf("slope %v, at least %v", slope, low)
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	grows := 0
+	for range 200 {
+		for i := range line {
+			line[i] = rng.NormFloat64()
+		}
+		if _, low := theilSen(line); low > 0 {
+			grows++
+		}
+	}
+	if grows == 0 || grows > 12 { // 2.5 % of 200 are 5
+		t.Errorf("noise grows in %d of 200 trials", grows)
+	}
+	step := make([]float64, 100)
+	for i := range step {
+		if i >= 50 {
+			step[i] = 10
+		}
+	}
+	if _, low := theilSen(step); low > 0 {
+		t.Errorf("a step grows by at least %v", low)
+	}
+	if slope, low := theilSen([]float64{1, 2, 3}); slope != 0 || low != 0 {
+		t.Errorf("of three values: %v, %v", slope, low)
+	}
+}
+
+// Bins keep their sum when their width doubles.
+func TestSeries(t *testing.T) {
+	c := clock{width: 1000}
+	var s series
+	for at := uint64(0); at < 10*analyzetest.OneSecond; at += 700 {
+		c.cover(at + 700)
+		s.add(&c, at, at+350)
+	}
+	c.cover(10 * analyzetest.OneSecond)
+	for i, n := range s.average(&c, 10*analyzetest.OneSecond) {
+		if math.Abs(n-0.5) > 0.01 {
+			t.Errorf("bin %d has %v on average, want 0.5", i, n)
+		}
+	}
+	if c.width != 128_000 {
+		t.Errorf("the width is %d", c.width)
+	}
+}
+
+// Handlers that never return are leaked. The goroutines that read from their connections end with them.
+func TestLeaksBackgroundRead(t *testing.T) {
+	r := analyzetest.Record(t)
+	for at := uint64(1000); at < 20*analyzetest.OneSecond; at += 20_000 {
+		for i := range min(at/analyzetest.OneSecond, 15) {
+			r.Add(100+i, at, 0, tachyon.Frame{Func: "[chan send]"}, analyzetest.Place("main.(*h).ServeHTTP", 3), analyzetest.Place("net/http.(*conn).serve", 9))
+			r.Add(200+i, at, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("internal/poll.(*FD).Read", 3), analyzetest.Place("net/http.(*connReader).backgroundRead", 9))
+			r.Add(300+i, at, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("bufio.(*Reader).Peek", 3), analyzetest.Place("net/http.(*conn).serve", 9))
+		}
+	}
+	for i := range uint64(15) {
+		for n, by := range []string{"net/http.(*Server).Serve", analyze.BackgroundRead, "net/http.(*Server).Serve"} {
+			r.Goroutine(tachyon.Goroutine{ID: 100*uint64(n+1) + i, CreatedBy: by, CreatedAt: "server.go:7", First: (i + 1) * analyzetest.OneSecond, Last: 20 * analyzetest.OneSecond, FirstWeight: 1000})
+		}
+	}
+	l := analyzetest.Must(Find(r.Close()))(t)
+	if len(l.Groups) != 2 || !l.Groups[0].Suspect || !l.Groups[1].Suspect {
+		t.Fatalf("%+v", l.Groups)
+	}
+	for _, g := range l.Groups {
+		if want := map[string]string{"chan send": "", "IO wait": "the next request"}[g.Reason]; g.For != want {
+			t.Errorf("%+v: want %q", g, want)
+		}
+	}
+}
+
+// The one suspect is the leak, with all of its goroutines.
+func TestLeaksOfSession(t *testing.T) {
+	for name, function := range map[string]string{"leaks": "main.leakyReply", "leaky-server": "main.leakedByRequest"} {
+		s := analyzetest.OpenSession(t, "../testdata/sessions", name)
+		leaked := cmp.Or(s.Truth.Leaked, len(s.Truth.Requests))
+		for i, g := range analyzetest.Must(Find(s.Samples(t)))(t).Groups {
+			if g.Suspect != (i == 0) || g.Suspect != (g.Function == function) {
+				t.Errorf("%s: group %d is %+v", name, i, g)
+			}
+			if i == 0 && (g.RanAgain != 0 || g.Reason != "chan receive" || g.End > leaked || g.End < leaked-4) {
+				t.Errorf("%s: %d goroutines leak: %+v", name, leaked, g)
+			}
+		}
+	}
+}
+
+// Whether a wait ends is known also if what comes after it is not selected.
+func TestSelectLeaks(t *testing.T) {
+	s, _ := leakSession(t, analyzetest.Selection(t, stream.Selection{States: []string{"chan receive"}}, "", ""))
+	l := analyzetest.Must(Find(s))(t)
+	leak, pool := find(l.Groups, "main.serve.func1"), find(l.Groups, "main.worker")
+	if leak == nil || !leak.Suspect || pool == nil || pool.Suspect || pool.RanAgain == 0 || find(l.Groups, "main.reply") != nil {
+		t.Errorf("%+v, %+v", leak, pool)
+	}
+}
+
+// What the runtime has proved comes first, also if it does not grow.
+func TestLeaksProven(t *testing.T) {
+	at := func(function string, line int32) tachyon.LeakFrame {
+		f := analyzetest.Place(function, line)
+		return tachyon.LeakFrame{Func: f.Func, File: f.File, Line: f.Line}
+	}
+	wait := tachyon.Frame{Func: "[chan receive]"}
+	found := func(sel *stream.Selection, session tachyon.Session) *Leaks {
+		t.Helper()
+		r := analyzetest.Record(t)
+		for i := range uint64(20) {
+			r.Goroutine(tachyon.Goroutine{ID: 10 + i, CreatedBy: "main.serve", CreatedAt: "main.go:7", FirstWeight: 1000})
+			r.Goroutine(tachyon.Goroutine{ID: 50 + i, CreatedBy: "main.boot", CreatedAt: "main.go:8", FirstWeight: 1000})
+			for tick := i*analyzetest.OneSecond + 1000; tick <= 20*analyzetest.OneSecond; tick += 10_000 {
+				r.Add(10+i, tick, 0, wait, analyzetest.Place("main.watch", 5))
+			}
+			for tick := uint64(1000); tick <= 20*analyzetest.OneSecond; tick += 10_000 {
+				r.Add(50+i, tick, 0, wait, analyzetest.Place("main.stuck", 6))
+			}
+		}
+		session.Source, session.Markers = "native", true
+		l := analyzetest.Must(Find(analyzetest.SamplesOf(t, stream.Options{Select: sel, Unselected: true}, r.Finish(session))))(t)
+		return l
+	}
+	l := found(nil, tachyon.Session{Leaks: &tachyon.ProvenLeaks{Count: 23, Groups: []tachyon.ProvenLeak{
+		{Count: 12, Frames: []tachyon.LeakFrame{at("sync.(*Cond).Wait", 70), at("main.stuck", 6), at("main.boot", 9)}},
+		{Count: 8, Frames: []tachyon.LeakFrame{at("main.stuck", 6), at("main.other", 9)}},
+		{Count: 3, Frames: []tachyon.LeakFrame{at("main.unseen", 9)}},
+	}}})
+	if !l.Asked || l.Proven != 23 || len(l.Groups) != 3 {
+		t.Fatalf("%+v", l)
+	}
+	if g := find(l.Groups, "main.stuck"); g != &l.Groups[0] || g.Proven != 20 || g.Suspect || g.Start != 20 || g.End != 20 || g.CreatedBy != "main.boot" || g.Reason != "chan receive" {
+		t.Errorf("%+v", g)
+	}
+	if g := find(l.Groups, "main.unseen"); g != &l.Groups[1] || g.Proven != 3 || g.End != 0 {
+		t.Errorf("%+v", g)
+	}
+	if g := find(l.Groups, "main.watch"); g == nil || !g.Suspect || g.Proven != 0 {
+		t.Errorf("%+v", g)
+	}
+	// A group that grows gets its number.
+	watch := &tachyon.ProvenLeaks{Count: 7, Groups: []tachyon.ProvenLeak{{Count: 7, Frames: []tachyon.LeakFrame{at("main.watch", 5)}}}}
+	l = found(nil, tachyon.Session{Leaks: watch})
+	if len(l.Groups) != 1 || l.Groups[0].Proven != 7 || !l.Groups[0].Suspect || l.Groups[0].PerMinute < 50 {
+		t.Errorf("%+v", l.Groups)
+	}
+	if l = found(&stream.Selection{Goroutines: []uint64{11}}, tachyon.Session{Leaks: watch}); l.Proven != 0 || !l.Asked {
+		t.Errorf("of a selection: %+v", l)
+	}
+	if l = found(nil, tachyon.Session{Leaks: &tachyon.ProvenLeaks{Unavailable: "too old"}}); l.ProvenUnknown != "too old" || l.Groups[0].Function != "main.watch" {
+		t.Errorf("%+v", l)
+	}
+}

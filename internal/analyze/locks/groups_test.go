@@ -1,0 +1,125 @@
+package locks
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Three connections have a lock and a channel each. They are one lock and one channel, with the sums of all. Two locks of
+// another type stay two, though it is not always known which of them a goroutine waits for.
+func TestLockGroups(t *testing.T) {
+	r := analyzetest.Record(t)
+	var objects []tachyon.Object
+	for n := range int32(3) {
+		objects = append(objects,
+			tachyon.Object{Number: 10 + n, Kind: tachyon.ObjectMutex, Addr: 0xc000010000 + 64*uint64(n)},
+			tachyon.Object{Number: 20 + n, Kind: tachyon.ObjectChannel, Addr: 0xc000020000 + 64*uint64(n)},
+			tachyon.Object{Number: 30 + n, Kind: tachyon.ObjectSelect, Members: []int32{40 + n, 50 + n}})
+	}
+	objects = append(objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000030000}, tachyon.Object{Number: 2, Kind: tachyon.ObjectMutex, Addr: 0xc000030040})
+	for at := uint64(1000); at <= 10_000; at += 1000 {
+		for n := range int32(3) {
+			r.Add(uint64(10+n), at, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 10+n), analyzetest.Place("main.(*cache).get", 4))...)
+			r.Add(uint64(20+n), at, 0, append(analyzetest.WaitFor("chan receive", 20+n), analyzetest.Place("main.(*cache).get", 5))...)
+			r.Add(uint64(30+n), at, 0, append(analyzetest.WaitFor("select", 30+n), analyzetest.Place("main.loop", 7))...)
+			if n < 2 {
+				r.Add(uint64(40+n), at, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 1+n), analyzetest.Place("main.twice", 9))...)
+			} else { // for one of these two
+				r.Add(50, at, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 0), analyzetest.Place("main.twice", 9))...)
+			}
+		}
+	}
+	// One goroutine waits for each of the locks. It counts once.
+	for n := range int32(3) {
+		at := 20_000 + 2000*uint64(n)
+		r.Add(60, at, analyzetest.Running, analyzetest.Place("main.f", 1))
+		r.Add(60, at+1000, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 10+n), analyzetest.Place("main.f", 2))...)
+	}
+	l := locksOf(r, Options{Source: readLockSource, Channels: true}, objects...)
+	g := l.Group()
+	if len(l.Locks) != 12 || len(g.Locks) != 6 {
+		t.Fatalf("%d objects, in groups %d: %+v", len(l.Locks), len(g.Locks), g.Locks)
+	}
+	var waited, sum time.Duration
+	for i := range l.Locks {
+		waited += l.Locks[i].Waited
+	}
+	for i := range g.Locks {
+		x := &g.Locks[i]
+		sum += x.Waited
+		if h := x.Holder; h != nil && h.Seen+h.Inferred+h.Unknown != x.Waited {
+			t.Errorf("%s waited %v: %+v", x.Name, x.Waited, h)
+		}
+	}
+	if waited != sum || g.Waited != l.Waited {
+		t.Errorf("waited %v, in groups %v", waited, sum)
+	}
+	if x := g.Locks[0]; x.Name != "c.mu" || x.Objects != 3 || x.Waited != 33*time.Millisecond || x.Goroutines != 4 || x.Waits != 6 || x.Object != 0 ||
+		len(x.Sites) != 2 || x.Sites[0].Waited != 30*time.Millisecond || x.Sites[0].Waits != 3 || x.Longest != 10*time.Millisecond {
+		t.Errorf("%+v", x)
+	}
+	if x := findLock(t, g, "c.jobs"); x.Objects != 3 || x.Waited != 30*time.Millisecond || x.Goroutines != 3 {
+		t.Errorf("%+v", x)
+	}
+	if x := findLock(t, g, "select of another channel, another channel"); x.Objects != 3 {
+		t.Errorf("%+v", x)
+	}
+	for _, n := range []int32{1, 2} {
+		if i := slices.IndexFunc(g.Locks, func(x Lock) bool { return x.Object == n }); i < 0 || g.Locks[i].Objects != 0 {
+			t.Errorf("lock %d is %d", n, i)
+		}
+	}
+}
+
+// Goroutines that wait in a select to send wait for those that receive from that channel. Who waits for the signal that the select waits for
+// too is not on the other side, and idle waits on a channel are not part of the time for which its other side is told.
+func TestSelectSends(t *testing.T) {
+	for program, want := range map[string]struct{ name, other string }{
+		"slow-consumer": {"events", "main.upload"}, "grpc-stream": {"changes", "main.(*feed).publish"},
+	} {
+		f := analyzetest.Must(reader.Open("../findings/testdata/causes/" + program + ".tach"))(t)
+		s := analyzetest.SamplesOf(t, stream.Options{Labels: true, Objects: true}, f)
+		found := false
+		for _, x := range testenv.Must(Find(s, Options{Channels: true, Source: readProgram})).Group().Locks {
+			h := x.Holder
+			if h != nil && h.Seen+h.Inferred > x.Waited {
+				t.Errorf("%s, %s: %v of %v", program, x.Name, h.Seen+h.Inferred, x.Waited)
+			}
+			if x.Name != want.name || x.Waited < time.Second {
+				continue
+			}
+			found = true
+			right := time.Duration(0)
+			for _, line := range h.Lines {
+				if line.Func == want.other {
+					right += line.Time
+				}
+			}
+			if !x.Sites[0].Sends || right < x.Waited*95/100 {
+				t.Errorf("%s: %v of %v wait for %s: %+v", program, right, x.Waited, want.other, h.Lines)
+			}
+		}
+		if !found {
+			t.Errorf("%s: nobody waits for %s", program, want.name)
+		}
+		testenv.OK(t, f.Close())
+	}
+}
+
+// readProgram reads the text of the programs in testdata/causes at the root of the repository.
+func readProgram(name string) *source.File {
+	text, err := os.ReadFile("../../../testdata/" + name)
+	if err != nil {
+		return nil
+	}
+	return &source.File{Text: text}
+}

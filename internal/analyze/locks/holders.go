@@ -1,0 +1,400 @@
+package locks
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/gotach/profiler/internal/analyze"
+)
+
+// A charge is time in which goroutines waited for an object.
+type charge struct {
+	object    int32
+	from, to  uint64 // µs
+	waiters   int    // that are selected
+	time      uint64 // of all of them together, µs; of a channel the part that is this goroutine's
+	how       how
+	goroutine uint64 // the holder
+	stack     uint32 // of the holder
+	state     string
+	short     bool // the hold is shorter than two ticks
+}
+
+// A sweep goes through a window in order of time.
+type sweep struct {
+	*stayFinder
+	w       *window
+	until   uint64 // the window's end; MaxUint64 if nothing comes after it
+	tick    uint64
+	waiting map[int32]*contended   // objects that goroutines wait for now
+	byKey   map[int32][]*contended // by key
+	inside  map[int32][]int32      // stays by key
+	now     []int32                // by goroutine: its stretch, plus 1
+	bound   map[int32][]int32      // by object: its stays in order of time
+	charge  func(*charge)          // may be nil
+	later   uint64                 // when channels are looked at again, µs
+	watch   watcher                // may be nil
+}
+
+// A watcher sees what happens in order of time.
+type watcher interface {
+	begin(s *sweep)                             // before all else
+	step(x *stretch, begins bool)               // a stretch begins or ends
+	pass(s *sweep, to uint64, changes []moment) // until a time all stayed the same; then these stretches begin or end
+}
+
+// A contended object is one that goroutines wait for.
+type contended struct {
+	object  int32
+	keys    *objectKeys
+	waiters map[int32]int // goroutines, with the number of their stretches
+	count   int           // stretches that are selected
+	last    uint64        // µs; until then its time is charged
+
+	// Of a channel.
+	since   uint64 // µs; until then its time is charged, and until last it is in pending
+	pending uint64 // µs
+	turn    int
+	side    *channelSide
+}
+
+// middle returns a time before which about half of the stretches begin, MaxUint64 if there is none.
+func (w *window) middle() uint64 {
+	list := make([]uint64, 0, w.stretches.Len)
+	for x := range w.stretches.All() {
+		list = append(list, x.begin)
+	}
+	slices.Sort(list)
+	at := list[len(list)/2]
+	if n, _ := slices.BinarySearch(list, at); n < len(list)/4 {
+		return math.MaxUint64
+	}
+	return at
+}
+
+// sweep charges the waits of the present window that begin before a time, and begins another window
+// with the rest. Samples of other goroutines come up to some thousand samples later, so the rest is
+// not swept before they have come. MaxUint64 is the end of a file.
+func (f *stayFinder) sweep(until uint64, charge func(*charge)) {
+	w := f.window
+	f.window = window{}
+	f.epoch++
+	f.kept = nil
+	if until < math.MaxUint64 {
+		w.stretches = f.keep(w, until)
+	}
+	s := &sweep{
+		stayFinder: f, w: &w, until: until, tick: f.tick(), waiting: map[int32]*contended{}, byKey: map[int32][]*contended{},
+		inside: map[int32][]int32{}, now: make([]int32, len(w.goroutines)), bound: map[int32][]int32{}, charge: charge, watch: f.watch,
+	}
+	ends := s.waitEnds()
+	s.bind()
+	s.handOver(ends)
+	s.bind()
+	s.countHolds(ends)
+	if f.watch != nil {
+		f.watch.begin(s)
+	}
+	s.run()
+	for old, now := range f.kept {
+		if now > 0 { // what has become known of its object
+			f.window.stays[now-1].object, f.window.stays[now-1].how = w.stays[old].object, w.stays[old].how
+		}
+	}
+}
+
+// keep begins a window with the stretches of another one from a time on. It returns the others.
+func (f *stayFinder) keep(w window, from uint64) (before analyze.PartList[stretch]) {
+	f.kept = make(keptStays, len(w.stays))
+	f.window.goroutines = w.goroutines
+	keep := func(n int32) int32 {
+		if f.kept[n] == 0 {
+			f.window.stays = append(f.window.stays, w.stays[n])
+			f.kept[n] = int32(len(f.window.stays))
+		}
+		return f.kept[n] - 1
+	}
+	for x := range w.stretches.All() {
+		if x.begin < from {
+			before.Add(*x)
+			continue
+		}
+		stays := make([]int32, len(x.stays))
+		for i, n := range x.stays {
+			stays[i] = keep(n)
+		}
+		x.stays = stays
+		f.window.stretches.Add(*x)
+	}
+	for n := range w.stays {
+		if w.stays[n].end >= from { // it may go on
+			keep(int32(n))
+		}
+	}
+	return before
+}
+
+// A moment is a beginning or an end of a stretch.
+type moment struct {
+	at      uint64 // µs
+	stretch int32  // -n-1: the end of n
+}
+
+// number returns the number of the stretch.
+func (m moment) number() int32 { return max(m.stretch, -m.stretch-1) }
+
+// run goes through all stretches.
+func (s *sweep) run() {
+	list := make([]moment, 0, 2*s.w.stretches.Len)
+	for i := range s.w.stretches.Len {
+		x := s.w.stretches.At(i)
+		list = append(list, moment{x.begin, i}, moment{x.end, -i - 1})
+	}
+	slices.SortFunc(list, func(a, b moment) int {
+		if a.at != b.at { // nearly always
+			return cmp.Compare(a.at, b.at)
+		}
+		return cmp.Compare(a.stretch, b.stretch)
+	})
+	next := 0 // the first moment that is later
+	for i, m := range list {
+		if s.watch != nil && i == next {
+			for next++; next < len(list) && list[next].at == m.at; next++ {
+			}
+			s.watch.pass(s, m.at, list[i:next])
+		}
+		if m.at >= s.later && s.channelWaits && s.charge != nil {
+			s.settleChannels(m.at)
+		}
+		if m.stretch < 0 {
+			s.step(m.at, -m.stretch-1, false)
+		} else {
+			s.step(m.at, m.stretch, true)
+		}
+	}
+}
+
+// step begins or ends a stretch.
+func (s *sweep) step(at uint64, number int32, begins bool) {
+	x := s.w.stretches.At(number)
+	for _, n := range x.stays {
+		st := &s.w.stays[n]
+		if st.key < 0 {
+			if c := s.waiting[st.object]; c != nil {
+				s.settle(c, at)
+			}
+			continue
+		}
+		for _, c := range s.byKey[st.key] {
+			s.settle(c, at)
+		}
+	}
+	if x.waits != 0 {
+		s.wait(x, at, begins)
+	}
+	for _, n := range x.stays {
+		key := s.w.stays[n].key
+		if key < 0 {
+			key = givenKey(s.w.stays[n].object)
+		}
+		if begins {
+			s.inside[key] = append(s.inside[key], n)
+		} else if i := slices.Index(s.inside[key], n); i >= 0 {
+			s.inside[key] = slices.Delete(s.inside[key], i, i+1)
+		}
+	}
+	if s.watch != nil {
+		s.watch.step(x, begins)
+	}
+	switch {
+	case begins:
+		s.now[x.goroutine] = number + 1
+	case s.now[x.goroutine] == number+1:
+		s.now[x.goroutine] = 0
+	}
+}
+
+// givenKey is the key of stays of goroutines that were given an object. Keys of objects without number
+// are even numbers, those of the others odd ones.
+func givenKey(object int32) int32 {
+	if object < 0 {
+		return 2 * object
+	}
+	return -2*object - 1
+}
+
+// wait begins or ends a wait for an object.
+func (s *sweep) wait(x *stretch, at uint64, begins bool) {
+	object, goroutine := x.waits, x.goroutine
+	c := s.waiting[object]
+	if c == nil {
+		if !begins {
+			return
+		}
+		c = &contended{object: object, keys: s.objects[object], waiters: map[int32]int{}, last: at, since: at}
+		s.waiting[object] = c
+		if c.keys.sides == nil {
+			for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
+				for _, key := range list {
+					s.byKey[key] = append(s.byKey[key], c)
+				}
+			}
+		}
+	}
+	s.settle(c, at)
+	if begins && c.keys.sides != nil {
+		c.side = c.keys.sides.of[s.site(x.stack).reason]
+	}
+	if !x.unselected {
+		if begins {
+			c.count++
+		} else {
+			c.count--
+		}
+	}
+	if begins {
+		c.waiters[goroutine]++
+		return
+	}
+	if c.waiters[goroutine]--; c.waiters[goroutine] > 0 {
+		return
+	}
+	delete(c.waiters, goroutine)
+	if len(c.waiters) > 0 {
+		return
+	}
+	if s.settleChannel(c, at); c.keys.sides != nil {
+		delete(s.waiting, object)
+		return
+	}
+	delete(s.waiting, object)
+	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
+		for _, key := range list {
+			s.byKey[key] = slices.DeleteFunc(s.byKey[key], func(x *contended) bool { return x == c })
+		}
+	}
+}
+
+// settle charges the time since the last change to the holder.
+func (s *sweep) settle(c *contended, at uint64) {
+	if at <= c.last || s.charge == nil {
+		return
+	}
+	x := charge{object: c.object, from: c.last, to: at, waiters: min(c.count, len(c.waiters))}
+	if c.last = at; x.waiters == 0 {
+		return
+	}
+	x.time = (x.to - x.from) * uint64(x.waiters)
+	if c.keys.sides != nil {
+		c.pending += x.time
+		return
+	}
+	if n, how := s.holder(c); n >= 0 {
+		st := &s.w.stays[n]
+		x.how, x.goroutine = how, s.w.goroutines[st.goroutine]
+		x.short = (st.end-st.begin)/uint64(st.handed+1) < 2*s.tick
+		if at := s.now[st.goroutine]; at > 0 {
+			stretch := s.w.stretches.At(at - 1)
+			x.stack, x.state = stretch.stack, s.Source.State(stretch.status, stretch.stack)
+		}
+	}
+	s.charge(&x)
+}
+
+// holder returns the stay of the goroutine that holds an object now, or -1.
+func (s *sweep) holder(c *contended) (int32, how) {
+	best := int32(-1)
+	consider := func(n int32) {
+		if best < 0 {
+			best = n
+			return
+		}
+		a, b := &s.w.stays[n], &s.w.stays[best]
+		order := cmp.Compare(a.how, b.how)
+		if !a.read || !b.read {
+			order = cmp.Or(order, cmp.Compare(a.begin, b.begin)) // the last one that got it
+		}
+		// Of several readers, the one that stays the longest keeps the others waiting.
+		if cmp.Or(order, cmp.Compare(a.end, b.end)) > 0 {
+			best = n
+		}
+	}
+	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
+		for _, key := range list {
+			for _, n := range s.inside[key] {
+				if s.w.stays[n].object == c.object && c.waiters[s.w.stays[n].goroutine] == 0 {
+					consider(n)
+				}
+			}
+		}
+	}
+	if best >= 0 {
+		return best, s.w.stays[best].how
+	}
+	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
+		several := false
+		for _, key := range list {
+			for _, n := range s.inside[key] {
+				st := &s.w.stays[n]
+				if st.object != 0 || c.waiters[st.goroutine] > 0 || s.excluded(c.object, st) {
+					continue
+				}
+				several = several || best >= 0 && !(st.read && s.w.stays[best].read) && s.w.stays[best].goroutine != st.goroutine
+				consider(n)
+			}
+		}
+		if several {
+			return -1, unknown
+		}
+		if best >= 0 {
+			return best, inferred
+		}
+	}
+	for _, n := range s.inside[givenKey(c.object)] {
+		consider(n)
+	}
+	return best, inferred
+}
+
+// excluded reports whether a stay is not of an object because others held it meanwhile.
+func (s *sweep) excluded(object int32, st *stay) bool {
+	list := s.bound[object]
+	slack := s.tick + s.tick/2
+	most := max(slack, (st.end-st.begin)/10)
+	i, _ := slices.BinarySearchFunc(list, st.begin, func(n int32, at uint64) int { return cmp.Compare(s.w.stays[n].begin, at) })
+	sum := uint64(0)
+	for count := 0; count < 64; count++ {
+		at := max(0, i-1) + count
+		if at >= len(list) {
+			return false
+		}
+		b := &s.w.stays[list[at]]
+		if b.begin >= st.end {
+			return false
+		}
+		if b.read && st.read {
+			continue
+		}
+		if from, to := max(b.begin, st.begin), min(b.end, st.end); to > from {
+			sum += to - from
+			if to-from > slack || sum > most {
+				return true
+			}
+		}
+	}
+	return true
+}
+
+// bind lists the stays of objects.
+func (s *sweep) bind() {
+	clear(s.bound)
+	for i := range s.w.stays {
+		if st := &s.w.stays[i]; st.object != 0 && st.key >= 0 {
+			s.bound[st.object] = append(s.bound[st.object], int32(i))
+		}
+	}
+	for _, list := range s.bound {
+		slices.SortFunc(list, func(a, b int32) int { return cmp.Compare(s.w.stays[a].begin, s.w.stays[b].begin) })
+	}
+}

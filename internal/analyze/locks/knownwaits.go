@@ -1,0 +1,130 @@
+package locks
+
+import (
+	"strings"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/idle"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// A KnownWait is a function of a library in which goroutines wait for one thing only. Its name says more than its channel, and who
+// else uses that channel is no cause: it is the library's own goroutine.
+type KnownWait struct {
+	in     string // the function; in names of generic types is [...]
+	what   string // what it waits for
+	pool   *pool  // nil: who keeps it waiting is not looked for
+	itself bool   // only where the function itself waits: what it calls waits for something else, such as for a new connection
+	sleeps bool   // it may sleep, until it looks again
+}
+
+// LockOfSQLite is what SQLite waits for until it gives up with "database is locked".
+const LockOfSQLite = "the lock of a SQLite database"
+
+var (
+	responseOfHTTP = "a response of an HTTP server"
+	freeOfRedis    = "a free connection of go-redis"
+)
+
+// knownWaits lists the known waits; init adds those of HTTP/2. The innermost function of a stack counts. docs/waits.md has the list.
+var knownWaits = []KnownWait{
+	{in: "database/sql.(*DB).conn", what: "a free connection of sql.DB", pool: poolOfSQL, itself: true},
+
+	{in: "net/http.(*Transport).getConn", what: "a connection of http.Transport", pool: poolOfTransport, itself: true},
+	{in: "net/http.(*persistConn).roundTrip", what: responseOfHTTP},
+	{in: "net/http.(*bodyEOFSignal).Read", what: "the rest of a response of an HTTP server"},
+
+	{in: "google.golang.org/grpc/internal/transport.(*ClientStream).waitOnHeader", what: "a response of a gRPC server"},
+	{in: "google.golang.org/grpc/internal/transport.(*recvBufferReader).readMessageHeaderClient", what: "a message of a gRPC server"},
+	{in: "google.golang.org/grpc/internal/transport.(*http2Client).NewStream", what: "a place for a stream of gRPC"},
+	{in: "google.golang.org/grpc/internal/transport.(*writeQuota).get", what: "the receiver of a gRPC stream"},
+
+	{in: "github.com/nats-io/nats.go.(*Conn).requestWithContext", what: "a response of NATS"},
+	{in: "github.com/nats-io/nats.go.(*Conn).newRequest", what: "a response of NATS"},
+
+	{in: "github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", what: freeOfRedis},
+	{in: "github.com/redis/go-redis/v9/push.(*Processor).ProcessPendingNotifications", what: "a response of Redis"},
+
+	{in: "github.com/jackc/pgx/v5/pgconn.(*PgConn).peekMessage", what: "a response of PostgreSQL"},
+
+	{in: "modernc.org/sqlite.busyHandler", what: LockOfSQLite, sleeps: true},
+	{in: "modernc.org/sqlite/lib._sqliteDefaultBusyCallback", what: LockOfSQLite, sleeps: true},
+
+	{in: "golang.org/x/sync/errgroup.(*Group).Go", what: "a place in errgroup.Group", pool: poolOfGroup, itself: true},
+}
+
+// knownHTTP2 are those of HTTP/2, whose code is in several packages (http2Packages).
+var knownHTTP2 = []KnownWait{
+	{in: "(*ClientConn).RoundTrip", what: responseOfHTTP},
+	{in: "(*ClientConn).roundTrip", what: responseOfHTTP},
+}
+
+// knownIn has the known waits by the function that waits.
+var knownIn = map[string]*KnownWait{}
+
+func init() {
+	for _, k := range knownHTTP2 {
+		for _, pkg := range idle.HTTP2Packages {
+			k.in = pkg[0] + "(*" + pkg[1] + strings.TrimPrefix(k.in, "(*")
+			knownWaits = append(knownWaits, k)
+			k.in = "(*" + k.in[len(pkg[0]+"(*"+pkg[1]):]
+		}
+	}
+	for i := range knownWaits {
+		knownIn[knownWaits[i].in] = &knownWaits[i]
+	}
+}
+
+// known returns what the stack of a waiting goroutine is known to wait for, nil if it is in none of the functions. A wait for a lock is
+// none of these: whoever has it is known.
+func (w *waitChains) known(stack uint32) *KnownWait {
+	if k := *analyze.At(&w.knownOf, stack, w.Sums.Stacks()); k != nil {
+		return k.orNil()
+	}
+	found := noKnownWait
+	leaf := w.Leaf(stack)
+	itself := true
+	for at := w.Caller(stack); at != 0 && leaf != nil; at = w.Caller(at) {
+		f := w.Leaf(at)
+		if k := Known(f.Func); k.In(analyze.Reason(leaf), itself) != "" {
+			found = k
+			break
+		}
+		if w.CodeOf(at) == profile.ProgramCode {
+			break
+		}
+		itself = itself && IsSync(f)
+	}
+	w.knownOf[stack] = found
+	return found.orNil()
+}
+
+// Known returns the known wait in a function of a library, nil if there is none.
+func Known(function string) *KnownWait { return knownIn[profile.FuncName(function)] }
+
+// In returns what goroutines wait for that wait there for a reason, such as "a free connection of sql.DB", "" if it is not known. itself says
+// that the function waits, and not one that it calls. Of nil it is "".
+func (k *KnownWait) In(why string, itself bool) string {
+	if k == nil || k.itself && !itself {
+		return ""
+	}
+	switch strings.TrimSuffix(why, " (durable)") {
+	case "chan receive", "chan send", "select", "IO wait", "sync.Cond.Wait":
+		return k.what
+	case "sleep":
+		if k.sleeps {
+			return k.what
+		}
+	}
+	return ""
+}
+
+// noKnownWait is that of stacks that have none.
+var noKnownWait = &KnownWait{}
+
+func (k *KnownWait) orNil() *KnownWait {
+	if k == noKnownWait {
+		return nil
+	}
+	return k
+}

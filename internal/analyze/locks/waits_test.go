@@ -1,0 +1,399 @@
+package locks
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/analyze/syntax"
+	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// waits returns the waits in a recording.
+func (s *stepper) waits(o WaitOptions, objects ...tachyon.Object) *Waits {
+	s.T.Helper()
+	s.Objects = objects
+	f := s.Finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
+	if o.Source == nil {
+		o.Source = readHolderText
+	}
+	w := analyzetest.Must(FindWaits(analyzetest.SamplesOf(s.T, stream.Options{Objects: true}, f), o))(s.T)
+	return w
+}
+
+// checkChain follows the first nodes and compares each with "role state function", and the last one's time.
+func checkChain(t *testing.T, w *Waits, ms int, want ...string) *WaitNode {
+	t.Helper()
+	list := w.Chains
+	var n *WaitNode
+	for i, text := range want {
+		if len(list) == 0 {
+			t.Fatalf("nothing after %d nodes, want %s: %+v", i, text, w)
+		}
+		n = &list[0]
+		if got := strings.TrimSpace(n.Role + " " + n.State + " " + strings.TrimPrefix(n.Func, "main.")); got != text {
+			t.Fatalf("node %d is %q, want %q: %+v", i, got, text, w)
+		}
+		list = n.Next
+	}
+	if n.Time != time.Duration(ms)*time.Millisecond {
+		t.Errorf("%s has %v, want %d ms", want[len(want)-1], n.Time, ms)
+	}
+	return n
+}
+
+// Who holds a lock and is in C is in the state that reports have for it, blocked or on a core.
+func TestWaitsForC(t *testing.T) {
+	call := []tachyon.Frame{{Func: "main._Cfunc_nap", File: "_cgo_gotypes.go", Line: 7}, in("(*cache).get", 5)}
+	for state, d := range map[string]did{
+		stream.InC:      {1, tachyon.Unknown, slices.Concat([]tachyon.Frame{{Func: "[syscall]"}}, call)},
+		stream.OnCPUInC: {1, tachyon.Unknown | tachyon.OnCPU, call},
+	} {
+		record := func() *stepper {
+			s := &stepper{Recording: analyzetest.Record(t)}
+			s.ticks(2, waitsFor(1, 1, in("(*cache).get", 4)), waitsFor(2, 1, in("(*cache).get", 4)))
+			s.ticks(10, d, waitsFor(2, 1, in("(*cache).get", 4)))
+			return s
+		}
+		w := record().waits(WaitOptions{Goroutine: 2}, mutexes...)
+		if n := w.Chains[0].Next; !slices.ContainsFunc(n, func(n WaitNode) bool { return n.State == state }) {
+			t.Errorf("waits: %+v, want the state %s", n, state)
+		}
+		locks := locksOf(record().Recording, Options{Source: readHolderText}, mutexes...)
+		if h := locks.Locks[0].Holder; h.States[state] != h.Seen+h.Inferred || h.States[state] == 0 {
+			t.Errorf("locks: %+v, want the state %s", h, state)
+		}
+	}
+}
+
+// Two goroutines hold a lock each and wait for the other one's.
+func TestWaitsOfDeadlock(t *testing.T) {
+	s := stepper{Recording: analyzetest.Record(t)}
+	s.ticks(3, waitsFor(1, 1, in("move", 17)), waitsFor(2, 2, in("move", 17)))
+	s.ticks(2, sleeps(1, in("move", 18)), sleeps(2, in("move", 18)))
+	s.ticks(10, waitsFor(1, 2, in("move", 18)), waitsFor(2, 1, in("move", 18)))
+	w := s.waits(WaitOptions{Func: regexp.MustCompile("move$")}, mutexes...)
+	found := false
+	var look func(list []WaitNode, depth int)
+	look = func(list []WaitNode, depth int) {
+		for i := range list {
+			found = found || list[i].Cycle
+			if depth > 5 {
+				t.Fatal("the cycle is not noticed")
+			}
+			look(list[i].Next, depth+1)
+		}
+	}
+	look(w.Chains, 0)
+	if !found {
+		t.Errorf("no cycle: %+v", w)
+	}
+}
+
+// A wait that has not ended is for all children that have not ended either.
+func TestWaitsOfGroupNow(t *testing.T) {
+	s := stepper{Recording: analyzetest.Record(t)}
+	for id := uint64(2); id <= 4; id++ {
+		s.Goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000})
+	}
+	wait := did{1, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
+	s.ticks(10, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)), sleeps(4, in("other", 320)))
+	s.ticks(20, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)))
+	n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 30, "sync.WaitGroup.Wait fan", "last child sleep part")
+	if n.Others != 1 || n.Alone != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A child that goes on after the wait is none for which a WaitGroup waited, even if the profile ends at once. Goroutine 2 is the last that
+// ended.
+func TestWaitsOfGroupThatEnds(t *testing.T) {
+	s := stepper{Recording: analyzetest.Record(t)}
+	for id := uint64(2); id <= 4; id++ {
+		s.Goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000})
+	}
+	wait := did{1, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
+	signals := did{4, 0, []tachyon.Frame{{Func: "[select]"}, in("signals", 330)}}
+	s.ticks(10, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)), signals)
+	s.ticks(20, wait, sleeps(2, in("part", 310)), signals)
+	s.ticks(1, did{1, analyzetest.Running, []tachyon.Frame{in("fan", 301)}}, signals)
+	n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 30, "sync.WaitGroup.Wait fan", "last child sleep part")
+	if n.Goroutine != 2 || n.Others != 0 || n.Alone != 20*time.Millisecond {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A goroutine waits for the answer of one that it has started.
+func TestWaitsOfAnswer(t *testing.T) {
+	s := stepper{Recording: analyzetest.Record(t)}
+	s.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, CreatedBy: "main.ask", FirstWeight: 1000})
+	ask := did{1, 0, []tachyon.Frame{{Func: "[select]"}, in("ask", 400)}}
+	s.ticks(10, ask, sleeps(2, in("answer", 410)))
+	s.ticks(5, did{1, analyzetest.Running, []tachyon.Frame{in("ask", 401)}})
+	checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select ask", "child sleep answer")
+
+	s = stepper{Recording: analyzetest.Record(t)}
+	s.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, CreatedBy: "main.ask", FirstWeight: 1000})
+	s.ticks(10, ask, sleeps(2, in("answer", 410)))
+	s.ticks(10, ask)
+	s.ticks(10, did{1, analyzetest.Running, []tachyon.Frame{in("ask", 401)}})
+	if n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 20, "select ask"); len(n.Next) != 0 || n.Unknown != 20*time.Millisecond {
+		t.Errorf("the goroutine that ended earlier is said to be the reason: %+v", n)
+	}
+}
+
+// A child that ends after the wait, because its parent does, is no cause, and neither is one that waits for a channel when it ends, or one
+// that another function has started.
+func TestWaitsOfChildrenThatEndToo(t *testing.T) {
+	ask := did{1, 0, []tachyon.Frame{{Func: "[select]"}, in("ask", 400)}}
+	goesOn := did{1, analyzetest.Running, []tachyon.Frame{in("ask", 401)}}
+	for _, test := range []struct {
+		name, by string
+		child    did
+		later    int // ticks that the child lives longer than the wait
+	}{
+		{"lives on", "main.ask", sleeps(2, in("answer", 410)), 5},
+		{"waits for the end of its parent", "main.ask", did{2, 0, []tachyon.Frame{{Func: "[chan receive]"}, in("watch", 420)}}, 0},
+		{"is of another function", "main.serve", sleeps(2, in("backgroundRead", 430)), 0},
+	} {
+		s := stepper{Recording: analyzetest.Record(t)}
+		s.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, CreatedBy: test.by, FirstWeight: 1000})
+		s.ticks(10, ask, test.child)
+		s.ticks(test.later, goesOn, test.child)
+		s.ticks(5-test.later, goesOn)
+		if n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select ask"); len(n.Next) != 0 || n.Unknown != 10*time.Millisecond {
+			t.Errorf("a child that %s is said to be the cause: %+v", test.name, n)
+		}
+	}
+}
+
+// Of several goroutines that may send, the one that ran when the wait ended did it. A goroutine that goes on sleeping did not, and if
+// two ran, it is unknown which of them it was.
+func TestWaitsOfWhoRan(t *testing.T) {
+	receives := did{1, 0, append(analyzetest.WaitFor("chan receive", 0), in("(*box).take", 31))}
+	sends := func(g uint64, line int32) did { return sleeps(g, in("(*box).fill", line)) }
+	done := did{1, analyzetest.Running, []tachyon.Frame{in("(*box).take", 32)}}
+	for _, both := range []bool{false, true} {
+		s := stepper{Recording: analyzetest.Record(t)}
+		reads := did{4, 0, append(analyzetest.WaitFor("IO wait", 0), analyzetest.Place("net/http.(*connReader).backgroundRead", 600), in("(*box).fill", 36))}
+		s.ticks(10, receives, sends(2, 36), sends(3, 36), reads) // a library's goroutine that waits for the next thing to do is no cause
+		if both {
+			s.ticks(5, done, sends(2, 38), sends(3, 38))
+		} else {
+			s.ticks(5, done, sends(2, 36), sends(3, 38))
+		}
+		w := s.waits(WaitOptions{Goroutine: 1})
+		if both {
+			if n := checkChain(t, w, 10, "chan receive (*box).take"); len(n.Next) != 0 || n.Unknown != 10*time.Millisecond {
+				t.Errorf("%+v", n)
+			}
+		} else if n := checkChain(t, w, 10, "chan receive (*box).take", "other side sleep (*box).fill"); n.Goroutine != 3 || n.Others != 0 {
+			t.Errorf("%+v", n)
+		}
+	}
+}
+
+// A consumer that is too slow never waits for its channel: it is busy in a function that the one that receives calls. It ran each time
+// when the producer could go on, and mostly not before. Another consumer of such a channel runs at other times. One that runs at each
+// tick could be the cause each time, and so says nothing.
+func TestWaitsOfSlowConsumer(t *testing.T) {
+	for _, rounds := range []int{5, 20} {
+		s := stepper{Recording: analyzetest.Record(t)}
+		consumes := func(g uint64, ran bool) did {
+			d := sleeps(g, in("consume", 100), in("drain", 47))
+			if g > 2 {
+				d = sleeps(g, in("consume", 100), in("sink", 53))
+			}
+			if ran {
+				d.status = tachyon.Moved
+			}
+			return d
+		}
+		for tick := range rounds * 4 {
+			send := did{1, 0, append(analyzetest.WaitFor("chan send", 0), in("produce", 42))}
+			if tick%4 == 0 {
+				send.status = tachyon.Moved
+			}
+			s.ticks(1, send, consumes(2, tick%4 == 0), consumes(3, tick%3 == 0), consumes(4, true))
+		}
+		s.ticks(1, did{1, analyzetest.Running, []tachyon.Frame{in("produce", 43)}}, consumes(2, true), consumes(3, false), consumes(4, true))
+		w := s.waits(WaitOptions{Goroutine: 1})
+		if rounds == 5 {
+			if n := checkChain(t, w, 20, "chan send produce"); len(n.Next) != 0 {
+				t.Errorf("five times are not enough: %+v", n)
+			}
+		} else if n := checkChain(t, w, 80, "chan send produce", "other side sleep consume"); n.Goroutine != 2 || n.Others != 0 || n.In == nil || n.In.Func != "main.drain" {
+			t.Errorf("%+v", n)
+		}
+	}
+}
+
+// A function literal on the line of a call is another function than the one that calls.
+func TestLiteralOnALine(t *testing.T) {
+	f := syntax.NewSources(readHolderText).File(&tachyon.Frame{File: "/home/u/app/cache.go", Func: "main.limited", Line: 58})
+	for name, ops := range map[string]int{"limited": 0, "limited.func1": 1, "limited.func1.2": 1} {
+		frame := in(name, 58)
+		if x := f.Of(&frame); len(x.Ops) != ops {
+			t.Errorf("%s has %d operations, want %d", name, len(x.Ops), ops)
+		}
+	}
+}
+
+// What a library waits for has a name, and nobody else that uses the channel is the cause.
+func TestWaitsOfLibraries(t *testing.T) {
+	s := stepper{Recording: analyzetest.Record(t)}
+	s.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, CreatedBy: "net/http.(*connReader).startBackgroundRead", FirstWeight: 1000})
+	conn := append(analyzetest.WaitFor("select", 0), analyzetest.Place("database/sql.(*DB).conn", 1300), analyzetest.Place("database/sql.(*DB).query", 1700), in("serve", 500))
+	s.ticks(10, did{1, 0, conn}, did{2, 0, append(analyzetest.WaitFor("IO wait", 0), analyzetest.Place("net/http.(*connReader).backgroundRead", 600))})
+	s.ticks(5, did{1, analyzetest.Running, []tachyon.Frame{in("serve", 501)}})
+	n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select serve")
+	if n.Name != "a free connection of sql.DB" || n.Kind != "" || len(n.Next) != 0 || n.Unknown != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Who waits for a connection of a pool waits for those that have one: in the library, or in the program between the call that returns one
+// and that which gives it back. With two pools the text says which one it is; a program with one pool needs no text.
+func TestWaitsOfPool(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		pools int
+		ask   string // the function that asks
+		text  bool
+		want  []uint64 // goroutines that hold connections, the same time each
+	}{
+		{"two", 2, "(*shop).ask", true, []uint64{2, 5, 6}},
+		{"one, without text", 1, "query", false, []uint64{5}},
+		{"two, without text", 2, "query", false, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := stepper{Recording: analyzetest.Record(t)}
+			at := func(line int32) tachyon.Frame { return in(test.ask, line) }
+			query := analyzetest.Place("database/sql.(*DB).query", 1700)
+			selects := append(analyzetest.WaitFor("select", 0), analyzetest.Place("database/sql.(*DB).conn", 1300), query, at(62))
+			reads := append(analyzetest.WaitFor("IO wait", 0), analyzetest.Place("database/sql.(*DB).queryDC", 1800), query, at(62))
+			var openers []did
+			for i := range test.pools {
+				openers = append(openers, did{uint64(8 + i), 0, append(analyzetest.WaitFor("select", 0), analyzetest.Place("database/sql.(*DB).connectionOpener", 1200))})
+			}
+			begin := analyzetest.Place("database/sql.(*DB).beginDC", 1900)
+			s.ticks(1, append(openers, sleeps(3, begin, in("(*shop).report", 69)), sleeps(6, begin, in("(*shop).move", 75)))...)
+			list := append(openers, did{1, 0, selects}, sleeps(3, in("(*shop).report", 71)), did{5, 0, reads})
+			if test.text {
+				list = append(list, sleeps(2, in("work", 200), at(63)), sleeps(4, at(65)), sleeps(6, in("(*shop).move", 77)))
+			}
+			s.ticks(10, list...)
+			s.ticks(5, did{1, analyzetest.Running, []tachyon.Frame{at(62)}}, did{5, 0, reads}) // it did not end the wait
+			o := WaitOptions{Goroutine: 1}
+			if !test.text {
+				o.Source = func(string) *source.File { return nil }
+			}
+			n := checkChain(t, s.waits(o), 10, "select "+strings.TrimPrefix(test.ask, "main."))
+			name := "a free connection of sql.DB"
+			if len(test.want) > 0 {
+				name += fmt.Sprintf(" (%d in use)", len(test.want))
+			}
+			var got []uint64
+			for _, by := range n.Next {
+				got = append(got, by.Goroutine)
+				if (by.Time*time.Duration(len(test.want))-10*time.Millisecond).Abs() > time.Millisecond || by.Role != RoleHolds || by.Func == "main.work" && (by.In == nil || by.In.Line != 63) {
+					t.Errorf("%+v", by)
+				}
+			}
+			if slices.Sort(got); !slices.Equal(got, test.want) || n.Name != name {
+				t.Errorf("%q is held by %v, want %v: %+v", n.Name, got, test.want, n)
+			}
+		})
+	}
+}
+
+// How many goroutines there were is exact beyond the room of a node, and where it is not, that is said.
+func TestWaitsOfManyOthers(t *testing.T) {
+	n := &chainNode{goroutines: map[uint64]uint64{}}
+	w := &waitChains{Sums: &Sums{}, room: 50}
+	for g := range uint64(140) {
+		w.addTo(n, g, 1)
+	}
+	if len(n.goroutines) != 140 || n.more {
+		t.Errorf("%d, %v", len(n.goroutines), n.more)
+	}
+	for g := range uint64(170) {
+		w.addTo(n, g, 1)
+	}
+	if len(n.goroutines) != 150 || !n.more {
+		t.Errorf("%d, %v", len(n.goroutines), n.more)
+	}
+}
+
+// Each of 60 goroutines waits for one of 60 others, which wait for one of these. All chains together would take
+// hours.
+func TestWaitsOfMany(t *testing.T) {
+	testenv.Again(t)
+	s := stepper{Recording: analyzetest.Record(t)}
+	does := func(g uint64, reason, function string) did {
+		return did{g, 0, append(analyzetest.WaitFor(reason, 1), in(function, 200))}
+	}
+	var all []did
+	for g := uint64(1); g <= 60; g++ {
+		all = append(all, does(g, "chan send", "ask"), does(100+g, "chan receive", "answer"))
+	}
+	for i := range 300 {
+		// Each tick some run.
+		all[i%120].status = analyzetest.Running
+		s.ticks(1, all...)
+		all[i%120].status = 0
+	}
+	done := make(chan *Waits)
+	go func() { done <- s.waits(WaitOptions{Func: regexp.MustCompile("ask$")}) }()
+	select {
+	case w := <-done:
+		want := 60 * 300 * time.Millisecond
+		if d := w.Time - want; d.Abs() > want/100 || len(w.Chains) == 0 || len(w.Chains[0].Next) == 0 || w.Chains[0].Next[0].Func != "main.answer" || w.Chains[0].Next[0].Others < 50 {
+			t.Errorf("%v: %+v", w.Time, w.Chains)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it takes too long")
+	}
+}
+
+// A goroutine may have very many children, one after the other: those that live at a time are few.
+func TestAliveChildren(t *testing.T) {
+	const count = 2000
+	rng := rand.New(rand.NewPCG(3, 4))
+	w := &waitChains{index: map[uint64]int32{}, children: map[uint64][]uint64{}, families: map[uint64]*family{}}
+	in := &window{goroutines: make([]uint64, count)}
+	for i := range int32(count) {
+		id := uint64(i + 100)
+		first := rng.Uint64N(count * 10)
+		w.index[id] = i
+		in.stretches.Add(stretch{goroutine: i, begin: first, end: first + 1 + rng.Uint64N(40)})
+		w.children[1] = append(w.children[1], id)
+	}
+	w.children[1] = append(w.children[1], 5) // not in the window
+	w.wakers = newWakers(&sweep{w: in})
+	most := 0
+	for at := uint64(0); at < count*10+50; at += 1 + rng.Uint64N(9) {
+		got := slices.Sorted(slices.Values(w.alive(1, at)))
+		var want []int32
+		for i := range int32(count) {
+			if x := in.stretches.At(i); x.begin <= at && at <= x.end {
+				want = append(want, i)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("at %d: %d live, want %d", at, got, want)
+		}
+		most = max(most, len(got))
+	}
+	if most > 30 || most == 0 {
+		t.Errorf("%d live at once", most)
+	}
+}

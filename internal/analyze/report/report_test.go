@@ -1,0 +1,224 @@
+package report
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/requests"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// reportOf returns the rows of a report by name.
+func reportOf(t *testing.T, src *stream.Source, o Options, ro profile.ReportOptions) (*profile.Report, map[string]profile.Row) {
+	t.Helper()
+	p := analyzetest.Must(NewProfile(src, o))(t)
+	r := analyzetest.Must(profile.New(p, ro))(t)
+	rows := map[string]profile.Row{}
+	for _, row := range r.Rows {
+		rows[row.Name] = row
+	}
+	return r, rows
+}
+
+// Four goroutines wait for a lock whose holder reads: all of the time is that of the reading. Then nothing else waits for a second.
+func TestLatencyOfLock(t *testing.T) {
+	r := analyzetest.Record(t)
+	for at := uint64(10_000); at <= 3_000_000; at += 10_000 {
+		for id := uint64(1); id <= 4; id++ {
+			r.Add(id, at, 0, analyzetest.Wait("sync.Mutex.Lock"), analyzetest.Place("sync.(*Mutex).Lock", 1), analyzetest.Place("main.get", 1))
+		}
+		if at <= 2_000_000 {
+			r.Add(5, at, 0, analyzetest.Wait("IO wait"), analyzetest.Place("main.read", 1), analyzetest.Place("main.get", 2))
+		}
+	}
+	for id := uint64(1); id <= 5; id++ {
+		r.Goroutine(tachyon.Goroutine{ID: id, FirstWeight: 10_000})
+	}
+	src := analyzetest.SamplesOf(t, Options{}.Stream(), r.Finish(tachyon.Session{Source: "native", Markers: true, Duration: 3 * time.Second})).Source
+	_, rows := reportOf(t, src, Options{Weight: "latency"}, profile.ReportOptions{})
+	for name, want := range map[string]time.Duration{"[IO wait]": 2 * time.Second, "[sync.Mutex.Lock]": time.Second} {
+		if got := rows[name].Self; !analyzetest.Near(got, want, 0.002, 3*time.Second) {
+			t.Errorf("%s has %v, want %v", name, got, want)
+		}
+	}
+}
+
+// One goroutine runs for 9 s, then 128 run for 1 s: of the CPU time 7 % and 93 %, of the latency 90 % and
+// 10 %. After that one waits for the disk for 2 s while another one is idle, and for 1 s there is nothing to do.
+func TestLatency(t *testing.T) {
+	const second = 1_000_000
+	r := analyzetest.Record(t)
+	serial, parallel, disk := analyzetest.Place("main.serial", 1), analyzetest.Place("main.parallel", 2), analyzetest.Place("main.read", 3)
+	park := tachyon.Frame{Func: "[IO wait]"}
+	step := uint64(10_000)
+	for at := step; at <= 9*second; at += step {
+		r.Add(1, at, analyzetest.Running, serial)
+	}
+	for id := uint64(2); id < 130; id++ {
+		for at := 9*second + step; at <= 10*second; at += step {
+			r.Add(id, at, analyzetest.Running, parallel)
+		}
+		r.Goroutine(tachyon.Goroutine{ID: id, FirstWeight: step})
+	}
+	for at := 10*second + step; at <= 12*second; at += step {
+		r.Add(500, at, 0, park, disk)
+	}
+	// net/http waits for connections the whole time.
+	accept := []tachyon.Frame{park, analyzetest.Place("net.(*TCPListener).Accept", 9), analyzetest.Place("net/http.(*Server).Serve", 9)}
+	for at := uint64(500_000); at <= 13*second; at += 500_000 {
+		r.Add(600, at, 0, accept...)
+	}
+	r.Goroutine(tachyon.Goroutine{ID: 1, FirstWeight: step})
+	r.Goroutine(tachyon.Goroutine{ID: 500, FirstWeight: step})
+	r.Goroutine(tachyon.Goroutine{ID: 600, FirstWeight: 500_000})
+	f := r.Finish(tachyon.Session{Source: "native", Markers: true, Duration: 13 * time.Second})
+	src := analyzetest.SamplesOf(t, Options{}.Stream(), f).Source
+	report, rows := reportOf(t, src, Options{Weight: "latency"}, profile.ReportOptions{})
+	if !analyzetest.Near(report.Total, 13*time.Second, 0.0001, 13*time.Second) {
+		t.Errorf("the shares are %v together, want 13 s", report.Total)
+	}
+	for name, want := range map[string]time.Duration{
+		"main.serial": 9 * time.Second, "main.parallel": time.Second, "[IO wait]": 2 * time.Second, FuncIdle: time.Second,
+	} {
+		if got := rows[name].Self; !analyzetest.Near(got, want, 0.002, 13*time.Second) {
+			t.Errorf("%s has %v, want %v", name, got, want)
+		}
+	}
+	_, rows = reportOf(t, src, Options{Weight: "cpu"}, profile.ReportOptions{})
+	if got := rows["main.parallel"].Self; !analyzetest.Near(got, 128*time.Second, 0.001, 128*time.Second) || rows["[IO wait]"].Name != "" {
+		t.Errorf("by CPU: %v", rows)
+	}
+}
+
+// Groups: by label, by creator, by test and by object.
+func TestGroups(t *testing.T) {
+	r := analyzetest.Record(t)
+	lock := func(object int32) tachyon.Frame { return tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: object} }
+	for at := uint64(1000); at <= 100_000; at += 1000 {
+		r.Add(1, at, analyzetest.Running|tachyon.MainThread, analyzetest.Place("main.main", 3))
+		r.Add(2, at, 0, lock(1), analyzetest.Place("main.work", 5))
+		r.Add(3, at, 0, lock(2), analyzetest.Place("main.work", 5))
+		r.Add(4, at, analyzetest.Running, analyzetest.Place("example.com/x.TestFoo", 7), analyzetest.Place("testing.tRunner", 1))
+		r.Add(5, at, analyzetest.Running, analyzetest.Place("main.lost", 3))
+	}
+	for id := uint64(1); id <= 5; id++ {
+		g := tachyon.Goroutine{ID: id, FirstWeight: 1000}
+		switch id {
+		case 2, 3:
+			g.CreatedBy, g.CreatedAt = "main.start", "/src/main.go:12"
+			g.Labels = []tachyon.LabelSpan{{From: 0, Labels: map[string]string{"worker": fmt.Sprint(id)}}}
+		case 4:
+			g.CreatedBy, g.CreatedAt = "testing.(*T).Run", "/go/src/testing/testing.go:2000"
+		}
+		r.Goroutine(g)
+	}
+	r.Objects = []tachyon.Object{
+		{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0x1000, Symbol: "main.cache", Offset: 8},
+		{Number: 2, Kind: tachyon.ObjectMutex, Addr: 0xc000},
+	}
+	src := analyzetest.SamplesOf(t, Options{}.Stream(), r.Finish(tachyon.Session{Markers: true, Duration: 100 * time.Millisecond})).Source
+	for group, want := range map[string]map[string]time.Duration{
+		ByLabel + "worker": {"2": 100, "3": 100, "[no label worker]": 300},
+		ByEntry:            {"[main goroutine]": 100, "main.start": 200, "example.com/x.TestFoo": 100, "[creator unknown]": 100},
+		ByObject:           {"[running]": 300, "sync.Mutex main.cache+8 (object 1)": 100, "sync.Mutex 0xc000 (object 2)": 100},
+	} {
+		report, rows := reportOf(t, src, Options{Group: group}, profile.ReportOptions{By: profile.ByGroup})
+		if report.Total != 500*time.Millisecond || len(rows) != len(want) {
+			t.Errorf("by %s: %v, %v", group, report.Total, rows)
+		}
+		for name, ms := range want {
+			if got := rows[name].Self; got != ms*time.Millisecond {
+				t.Errorf("by %s: %s has %v, want %d ms", group, name, got, ms)
+			}
+		}
+		if row := rows["main.start"]; group == ByEntry && (row.File != "/src/main.go" || row.Line != 12) {
+			t.Errorf("the place is %s:%d", row.File, row.Line)
+		}
+	}
+	// Waits for different objects are one row elsewhere.
+	_, rows := reportOf(t, src, Options{}, profile.ReportOptions{By: profile.ByLine})
+	if row := rows["[sync.Mutex.Lock]"]; row.Self != 200*time.Millisecond || row.Line != 0 {
+		t.Errorf("by line: %+v", row)
+	}
+}
+
+// A survey has what Find has, unless the profile is too large to answer at once.
+func TestSurveyRequests(t *testing.T) {
+	s := analyzetest.OpenSession(t, "../testdata/sessions", "requests")
+	want := analyzetest.Must(requests.Find(s.Samples(t), requests.Options{}))(t)
+	survey := analyzetest.Must(NewSurvey(s.Samples(t).Source, Options{}, nil))(t)
+	defer func(samples int64, goroutines int) {
+		mostSurveyed, mostSurveyedGoroutines = samples, goroutines
+	}(mostSurveyed, mostSurveyedGoroutines)
+	for less := range 3 {
+		mostSurveyed, mostSurveyedGoroutines = survey.Profile.Samples, survey.Profile.Goroutines
+		switch less {
+		case 1:
+			mostSurveyed--
+		case 2:
+			mostSurveyedGoroutines--
+		}
+		got, err := survey.FindRequests()
+		switch {
+		case err != nil || !survey.Requests:
+			t.Fatalf("%v, requests: %v", err, survey.Requests)
+		case less > 0 && got != nil:
+			t.Errorf("%+v of a profile that is too large", got)
+		case less == 0 && (got == nil || got.Count != want.Count || got.Lengths != want.Lengths):
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}
+
+// Waits that are idle are no locks, nor are those of the garbage collector, and those for an answer. A channel that is used as a semaphore is.
+func TestLocksLeaveOut(t *testing.T) {
+	r := analyzetest.Record(t)
+	r.Objects = []tachyon.Object{
+		{Number: 3, Kind: tachyon.ObjectSemaphore, Symbol: "runtime.work", Offset: 516},
+		{Number: 5, Kind: tachyon.ObjectChannel, Capacity: 2},
+		{Number: 6, Kind: tachyon.ObjectMutex},
+	}
+	at := func(why string, object int32, stack ...tachyon.Frame) []tachyon.Frame {
+		return append([]tachyon.Frame{{Func: "[" + why + "]", Line: object}}, stack...)
+	}
+	loop := analyzetest.Place("example.org/raft.(*Raft).runSnapshots", 50)
+	for g, stack := range [][]tachyon.Frame{
+		at("select", 0, loop),
+		at("select", 0, loop),
+		at("select", 0, analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("net/http.Get", 1), analyzetest.Place("main.ask", 5), analyzetest.Place("main.load", 9)),
+		at("semacquire", 3, analyzetest.Place("runtime.semacquire", 1), analyzetest.Place("runtime.gcStart", 1), analyzetest.Place("runtime.mallocgc", 1), analyzetest.Place("main.work", 9)),
+		at("semacquire", 0, analyzetest.Place("runtime.semacquire", 1), analyzetest.Place("runtime.gcMarkDone", 1), analyzetest.Place("main.work", 9)),
+		at("chan send", 5, analyzetest.Place("main.acquire", 3), analyzetest.Place("main.work", 9)),
+		at("sync.Mutex.Lock", 6, analyzetest.Place("sync.(*Mutex).Lock", 1), analyzetest.Place("main.get", 3), analyzetest.Place("main.work", 9)),
+	} {
+		id := uint64(10 + g)
+		bit := tachyon.Status(0)
+		if g > 1 {
+			bit = tachyon.Moved
+		}
+		r.Every(1000, 1000, 6_000_000, id, bit, stack...)
+		r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.main", CreatedAt: "main.go:12", First: analyzetest.Start, Last: analyzetest.Start + 6_000_000})
+	}
+	file := r.Finish(tachyon.Session{Source: "native", Markers: true})
+	const want = "sync.Mutex 6s of 1, chan 6s of 1, 12s idle"
+	text := func(l *locks.Locks) (out string) {
+		for _, x := range l.Locks {
+			out += fmt.Sprintf("%s %v of %d, ", x.Kind, x.Waited, x.Goroutines)
+		}
+		return out + fmt.Sprintf("%v idle", l.Idle)
+	}
+	o := stream.Options{Labels: true, Creators: true, Objects: true}
+	found := analyzetest.Must(locks.Find(analyzetest.SamplesOf(t, o, file), locks.Options{Channels: true}))(t)
+	if got := text(found); got != want {
+		t.Errorf("locks: %s, want %s", got, want)
+	}
+	survey := analyzetest.Must(NewSurvey(analyzetest.SamplesOf(t, o, file).Source, Options{}, nil))(t)
+	if got := text(analyzetest.Must(survey.Locks())(t)); got != want {
+		t.Errorf("of a survey: %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,57 @@
+package report
+
+import (
+	"regexp"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/profile"
+)
+
+// RecordFacts are what a survey knows of a record of its profile.
+type RecordFacts struct {
+	Wait    string // what a library waits for, such as "a free connection of sql.DB"; "" if that has no name
+	Peer    string // the far end of a wait, as in Source.Peers; "" if it is unknown
+	Request bool   // it is of a request, as FindRequests finds them without options; not of a test
+	Itself  bool   // it waits for an answer of the program's own server
+
+	// Site is the line that waits for a lock, channel or the like, as Lock.Sites has it. It may be a library's.
+	Site locks.HolderFrame
+}
+
+// Facts returns a function that tells of a record of Profile or Resting.
+func (s *Survey) Facts() func(*profile.Record) RecordFacts {
+	return func(r *profile.Record) (f RecordFacts) {
+		looks, why := true, "" // no function of the program so far; why it waits
+		f.Itself = s.apart.asksItself(r.Stack)
+		for i, id := range r.Stack {
+			of := s.apart.frame(id)
+			f.Request = f.Request || of.request
+			if of.transport {
+				f.Request = false
+				return f
+			}
+			switch {
+			case i == 0:
+				f.Peer = s.apart.peer(r.Stack)
+				why = analyze.Reason(&s.Profile.Frames[id])
+			case looks && f.Wait == "":
+				f.Wait = of.wait.In(why, f.Site.Func == "")
+			}
+			looks = looks && !of.program
+			if f.Site.Func == "" && i > 0 && !of.sync {
+				frame := &s.Profile.Frames[id]
+				f.Site = locks.HolderFrame{Func: frame.Func, File: frame.File, Line: int(frame.Line)}
+			}
+		}
+		return f
+	}
+}
+
+// FindWaits is FindWaits with the source of NewSurvey. It returns nil if the profile is too large to answer at once.
+func (s *Survey) FindWaits(in *regexp.Regexp) (*locks.Waits, error) {
+	if s.Profile.Samples > mostSurveyed || s.Profile.Goroutines > mostSurveyedGoroutines {
+		return nil, nil
+	}
+	return locks.FindWaits(analyze.NewSamples("", s.src), locks.WaitOptions{Func: in, Options: locks.Options{Source: s.read}})
+}

@@ -1,0 +1,250 @@
+package requests
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// The stacks of two servers that are one process, without what the handlers do.
+var (
+	throughMux = []tachyon.Frame{analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*ServeMux).ServeHTTP", 2), analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("net/http.(*conn).serve", 7)}
+	throughRPC = []tachyon.Frame{
+		{File: "/root/go/pkg/mod/example.org/api@v1.0.0/x.go", Func: "example.org/api._Greeter_Hello_Handler", Line: 3},
+		{File: "/root/go/pkg/mod/google.golang.org/grpc@v1.0.0/x.go", Func: "google.golang.org/grpc.(*Server).processUnaryRPC", Line: 4},
+	}
+)
+
+// Each kind of request and each handler has a row of its own. A download of a profile, which is an HTTP request, does not hide
+// calls of gRPC, and is not counted with them. Middleware is no handler.
+func TestRequestRows(t *testing.T) {
+	r := analyzetest.Record(t)
+	slow, fast := analyzetest.Place("main.slow", 5), analyzetest.Place("main.fast", 6)
+	logged := []tachyon.Frame{analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("main.logged", 3)}
+	profile := []tachyon.Frame{{Func: "[sleep]"}, analyzetest.Place("net/http/pprof.sleep", 8), analyzetest.Place("net/http/pprof.Profile", 9)}
+	r.Every(1000, 1000, 990_000, 5, 0, append(profile, throughMux...)...)
+	r.Add(5, 991_000, 0, connIdle...)
+	at := uint64(0)
+	serve := func(ms uint64, frames ...tachyon.Frame) {
+		r.Every(1000, at+1000, at+5000, 7, 0, connIdle...)
+		r.Every(1000, at+6000, at+5000+1000*ms, 7, analyzetest.Running, frames...)
+		at += 5000 + 1000*ms
+	}
+	for range 20 {
+		serve(4, append([]tachyon.Frame{fast}, throughMux...)...)
+		serve(12, slices.Concat([]tachyon.Frame{slow}, logged, throughMux)...)
+		r.Every(1000, at+1000, at+2000, 7, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place("main.logged", 4)}, throughMux...)...) // after it
+		at += 2000
+	}
+	r.Every(1000, at+1000, at+5000, 7, 0, connIdle...)
+	for g := uint64(100); g < 130; g++ {
+		from := 10_000 * (g - 99)
+		r.Every(1000, from, from+7000, g, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place("main.(*server).Hello", 4)}, throughRPC...)...)
+	}
+	out := analyzetest.Must(Find(r.Close(), Options{}))(t)
+	if out.Seen != 70 || out.What != "HTTP handlers (ServeHTTP), gRPC handlers" {
+		t.Errorf("%d %s", out.Seen, out.What)
+	}
+	type row struct {
+		kind, handler string
+		all, aside    bool
+		seen          int
+		p50           time.Duration
+	}
+	var got []row
+	for _, x := range out.Rows {
+		got = append(got, row{x.Kind, x.Handler, x.All, x.Aside, x.Seen, max(x.P50, x.P50Below).Round(2 * time.Millisecond)})
+	}
+	const ms = time.Millisecond
+	want := []row{
+		{"HTTP", "", true, false, 40, 14 * ms}, {"gRPC", "", true, false, 30, 8 * ms}, {"debug", "", true, true, 1, 990 * ms},
+		{"debug", "net/http/pprof.Profile", false, true, 1, 990 * ms}, {"HTTP", "main.slow", false, false, 20, 14 * ms},
+		{"gRPC", "example.org/api._Greeter_Hello_Handler", false, false, 30, 8 * ms}, {"HTTP", "main.fast", false, false, 20, 4 * ms},
+	}
+	for i, x := range want {
+		if i >= len(got) || got[i].seen != x.seen || got[i].handler != x.handler || got[i].kind != x.kind || got[i].all != x.all || got[i].aside != x.aside {
+			t.Errorf("row %d of %+v, want %+v", i, got, x)
+			break
+		}
+		if i > 0 && (got[i].p50-x.p50).Abs() > max(2*ms, x.p50/50) {
+			t.Errorf("%+v, want %+v", got[i], x)
+		}
+	}
+}
+
+// A profile that has only requests that look at the program shows these. So does one of tests.
+func TestRequestsAside(t *testing.T) {
+	for what, stack := range map[string][]tachyon.Frame{
+		"requests to look at the program itself": append([]tachyon.Frame{analyzetest.Place("expvar.expvarHandler", 9)}, throughMux...),
+		"tests":                                  {analyzetest.Place("main.TestX", 3), analyzetest.Place("testing.tRunner", 9)},
+	} {
+		r := analyzetest.Record(t)
+		r.Every(1000, 1000, 10_000, 5, analyzetest.Running, stack...)
+		r.Every(1000, 11_000, 99_000, 5, 0, connIdle...)
+		if out := analyzetest.Must(Find(r.Close(), Options{}))(t); out.What != what || out.Seen != 1 {
+			t.Errorf("%d %s, want %s", out.Seen, out.What, what)
+		}
+	}
+}
+
+// The runtime numbers goroutines: what began between two ticks is counted. It is not known whose these are if others start
+// goroutines that are short, too.
+func TestRequestsBirths(t *testing.T) {
+	const each = 20 // goroutines, of which one has samples
+	for _, c := range []struct {
+		others bool // each call starts a goroutine, which has samples as rarely
+		low    int
+		high   int
+	}{{false, 930, 1040}, {true, 30, 2070}} {
+		r := analyzetest.Record(t)
+		r.Every(1000, 0, analyzetest.OneSecond, 2, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.main", 3))
+		r.Goroutine(tachyon.Goroutine{ID: 2, Last: analyzetest.OneSecond})
+		id := uint64(3)
+		for i := range uint64(50) {
+			at := 20_000*i + 30_000
+			id += each
+			g := tachyon.Goroutine{ID: id, CreatedBy: "google.golang.org/grpc.(*Server).serveStreams", First: at, FirstWeight: 1000, Last: at + 2000*(i%2)}
+			r.Every(1000, at, g.Last, g.ID, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place("main.(*server).Hello", 4)}, throughRPC...)...)
+			r.Goroutine(g)
+			if c.others {
+				id += each
+				r.Add(id, at, analyzetest.Running, analyzetest.Place("main.write", 9))
+				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.(*server).Hello", First: at, FirstWeight: 1000, Last: at})
+			}
+		}
+		out := analyzetest.Must(Find(r.Close(), Options{}))(t)
+		if out.Seen != 49 || out.Low < 50 || out.Low > c.low+50 || out.High < c.high-60 || out.High > c.high+20 || out.Count < out.Low || out.Count > out.High {
+			t.Errorf("others: %t: %+v, want from %d to %d", c.others, out.Number, c.low, c.high)
+		}
+		if !c.others && (out.P50 != 0 || out.P50Below != time.Millisecond || out.P99 < 2*time.Millisecond || out.P99 > 4*time.Millisecond) {
+			t.Errorf("%+v", out.Lengths)
+		}
+		if c.others && (out.P90 != 0 || out.P90Below < 2*time.Millisecond) {
+			t.Errorf("%+v", out.Lengths)
+		}
+		if out.SlowPerSecond < 10 || out.SlowPerSecond > 30 || out.SlowOver < 2*time.Millisecond {
+			t.Errorf("%v a second take over %v", out.SlowPerSecond, out.SlowOver)
+		}
+	}
+}
+
+// Births are taken for those of requests unless the goroutines of connections stopped too rarely for that: each request stops
+// them.
+func TestRequestsStops(t *testing.T) {
+	for _, c := range []struct {
+		stops uint64
+		low   int
+		high  int
+	}{{2 * 1000, 880, 1060}, {2 * 300, 48, 560}, {0, 880, 1060}} {
+		r := analyzetest.Record(t)
+		r.Goroutine(tachyon.Goroutine{ID: 7, CreatedBy: connectionStart, Last: analyzetest.OneSecond})
+		id := uint64(8)
+		for i := range uint64(50) {
+			at := 20_000 * i
+			r.Every(1000, at, at+15_000, 7, 0, connIdle...)
+			r.Every(1000, at+16_000, at+19_000, 7, 0, connServes...)
+			id += 20
+			g := tachyon.Goroutine{ID: id, Parent: 7, CreatedBy: analyze.BackgroundRead, First: at + 16_000, FirstWeight: 1000, Last: at + 19_000}
+			r.Every(1000, g.First, g.Last, g.ID, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.(*connReader).backgroundRead", 5))
+			r.Goroutine(g)
+		}
+		r.Add(7, analyzetest.OneSecond, 0, connIdle...)
+		if c.stops > 0 {
+			list := []tachyon.GoroutineStops{{ID: 7, N: c.stops}}
+			testenv.OK(t, r.W.WriteRecords(&tachyon.Records{Stops: &tachyon.Stops{Until: analyzetest.OneSecond, List: list}}))
+		}
+		f := r.Finish(tachyon.Session{Source: "native", Markers: true, Stops: c.stops > 0})
+		out := analyzetest.Must(Find(analyzetest.SamplesOf(t, stream.Options{}, f), Options{}))(t)
+		if out.Seen != 49 || out.Low < c.low || out.Low > c.low+60 || out.High > c.high || out.High < c.high-60 {
+			t.Errorf("%d stops: %+v, want from %d to %d", c.stops, out.Number, c.low, c.high)
+		}
+	}
+}
+
+// Goroutines that were there before may have their first sample late. They did not begin in the profile.
+func TestRequestsBornBefore(t *testing.T) {
+	r := analyzetest.Record(t)
+	for g := uint64(1); g <= 100; g++ { // visited in turns
+		at := 3000 * g
+		r.Add(g, at, 0, tachyon.Frame{Func: "[select]"}, analyzetest.Place("main.wait", 3))
+		r.Goroutine(tachyon.Goroutine{ID: g, CreatedBy: "main.main", First: at, Last: analyzetest.OneSecond})
+	}
+	id := uint64(100_000)
+	for i := range uint64(200) {
+		at := 5000*i + 2500
+		id += 4
+		r.Add(id, at, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place("main.(*server).Hello", 4)}, throughRPC...)...)
+		r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "google.golang.org/grpc.(*Server).serveStreams", First: at, FirstWeight: 1000, Last: at})
+	}
+	out := analyzetest.Must(Find(r.Close(), Options{}))(t)
+	if out.Low > 800 || out.High < 800 || out.High > 860 || out.Low < 720 {
+		t.Errorf("%+v, want 800", out.Number)
+	}
+}
+
+// Requests of a connection that followed one another, with no sample between, are not among the slowest.
+func TestSlowestNotJoined(t *testing.T) {
+	r := analyzetest.Record(t)
+	at := uint64(1000)
+	const n = 40
+	for i := range uint64(n) {
+		r.Every(1000, at, at+4000, 7, 0, connIdle...)
+		first := at + 5000
+		g := tachyon.Goroutine{ID: 100 + i, Parent: 7, CreatedBy: analyze.BackgroundRead, First: first, FirstWeight: 1000}
+		for at = first; at <= first+10_000; at += 1000 {
+			r.Add(7, at, 0, connServes...)
+			r.Add(g.ID, at, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.(*connReader).backgroundRead", 5))
+			g.Last = at
+		}
+		if i == 7 { // others follow, which are too short for what reads from the connection to have a sample
+			for range 60 {
+				r.Add(7, at, tachyon.Moved, connServes...)
+				at += 1000
+			}
+		}
+		r.Goroutine(g)
+	}
+	r.Every(1000, at, at+50_000, 7, 0, connIdle...)
+	out := analyzetest.Must(Find(r.Close(), Options{}))(t)
+	if len(out.Slowest) == 0 || out.Slowest[0].Time > 12*time.Millisecond {
+		t.Errorf("%d requests, the slowest %+v", out.Seen, out.Slowest)
+	}
+}
+
+// A handler that two short requests seem to have has no row: these are of another one, of which the only sample is of a function that it
+// calls. A request that takes long has one, and so has the only request of a kind.
+func TestRowsOfFewRequests(t *testing.T) {
+	r := analyzetest.Record(t)
+	at := uint64(0)
+	serve := func(ms uint64, function string) {
+		r.Every(1000, at+1000, at+5000, 7, 0, connIdle...)
+		r.Every(1000, at+6000, at+5000+1000*ms, 7, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place(function, 5)}, throughMux...)...)
+		at += 5000 + 1000*ms
+	}
+	for i := range 60 {
+		serve(6, "main.serve")
+		if i%30 == 20 {
+			serve(1, "main.(*replacer).replace")
+		}
+	}
+	serve(50, "main.report")
+	r.Every(1000, at+1000, at+5000, 7, 0, connIdle...)
+	r.Every(1000, 1000, 3000, 9, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place("main.(*server).Hello", 4)}, throughRPC...)...)
+	r.Add(9, 4000, 0, analyzetest.Wait("select"), analyzetest.Place("main.pool", 4))
+	var got []string
+	out := analyzetest.Must(Find(r.Close(), Options{}))(t)
+	for _, x := range out.Rows {
+		if !x.All {
+			got = append(got, x.Handler)
+		}
+	}
+	if want := []string{"main.serve", "main.report", "example.org/api._Greeter_Hello_Handler"}; !slices.Equal(got, want) || out.Seen != 64 {
+		t.Errorf("handlers %q, want %q; %d requests", got, want, out.Seen)
+	}
+}

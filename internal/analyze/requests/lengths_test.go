@@ -1,0 +1,114 @@
+package requests
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// asTicksSee returns requests of known lengths in µs as ticks see them. The time between two ticks varies.
+func asTicksSee(rng *rand.Rand, tick float64, lengths []uint64) (list []*request) {
+	for _, length := range lengths {
+		var ticks []uint64
+		for at, end := 0.0, float64(length)+8*tick; at < end; at += tick * (0.6 + 0.8*rng.Float64()) {
+			ticks = append(ticks, uint64(at))
+		}
+		// A beginning before the fourth tick.
+		begin := uint64(tick) + rng.Uint64N(uint64(2*tick))
+		x := &request{}
+		for _, at := range ticks {
+			switch {
+			case at <= begin:
+				x.before = at
+			case at <= begin+length:
+				if x.first == 0 {
+					x.first = at
+				}
+				x.last = at
+			case x.after == 0:
+				x.after = at
+			}
+		}
+		if x.first != 0 {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// Percentiles are much more exact than the time between two ticks, which is 10 ms.
+func TestLengths(t *testing.T) {
+	var rng *rand.Rand
+	for name, one := range map[string]func() uint64{
+		"all 23 ms":   func() uint64 { return 23_000 },
+		"10 to 40 ms": func() uint64 { return 10_000 + rng.Uint64N(30_000) },
+		"12 ms, and 5 % 62 ms": func() uint64 {
+			if rng.IntN(20) == 0 {
+				return 62_000
+			}
+			return 12_000
+		},
+		"3 s": func() uint64 { return 3_000_000 + rng.Uint64N(100_000) },
+		// Of the usual ones 40 % have no sample, of the others all have one.
+		"6 ms, and 2 % 56 ms": func() uint64 {
+			if rng.IntN(50) == 0 {
+				return 56_000
+			}
+			return 5_800 + rng.Uint64N(400)
+		},
+	} {
+		rng = rand.New(rand.NewPCG(3, 4))
+		var lengths []uint64
+		for range 3000 {
+			lengths = append(lengths, one())
+		}
+		list := asTicksSee(rng, 10_000, lengths)
+		l := estimate(list)
+		slices.Sort(lengths)
+		for _, q := range []float64{0.25, 0.5, 0.9, 0.97, 0.99} {
+			got, want := l.quantile(q, l.all), quantile(lengths, q)
+			t.Logf("%s: quantile %v is %d µs, want %d", name, q, got, want)
+			if off := max(got, want) - min(got, want); off > 2500 && off > want/20 {
+				t.Errorf("%s: quantile %v is %d µs, want %d", name, q, got, want)
+			}
+		}
+		if l.all < 2850 || l.all > 3180 {
+			t.Errorf("%s: about %.0f requests, want 3000; %d have samples", name, l.all, len(list))
+		}
+		if l.short < 8000 || l.short > 14_000 {
+			t.Errorf("%s: %d µs between two samples", name, l.short)
+		}
+	}
+}
+
+// A worker calls a function again and again. It waits for 50 ms in each call, and there is no sample between.
+// Another one calls it once, and waits all the time.
+func TestCallsAtOnce(t *testing.T) {
+	r := analyzetest.Record(t)
+	stack := []tachyon.Frame{{Func: "[sleep]"}, analyzetest.Place("time.Sleep", 1), analyzetest.Place("main.work", 12), analyzetest.Place("main.worker", 7)}
+	for at := uint64(1000); at < 20*analyzetest.OneSecond; at += 1000 {
+		status := tachyon.Status(0)
+		if at%50_000 == 0 {
+			status = tachyon.Moved
+		}
+		r.Add(10, at, status, stack...)
+	}
+	r.Add(10, 20*analyzetest.OneSecond, analyzetest.Running, analyzetest.Place("main.worker", 8))
+	for at := uint64(1000); at < 5*analyzetest.OneSecond; at += 1000 {
+		r.Add(11, at, 0, stack...)
+	}
+	r.Add(11, 5*analyzetest.OneSecond, analyzetest.Running, analyzetest.Place("main.worker", 8))
+	out := analyzetest.Must(Find(r.Close(), Options{Func: regexp.MustCompile(`^main\.work$`)}))(t)
+	t.Logf("%+v %+v", out, out.Lower)
+	if out.Count != 2 || out.P99 < 19*analyze.Micros(analyzetest.OneSecond) {
+		t.Errorf("%d calls, the longest takes %v", out.Count, out.P99)
+	}
+	if l := out.Lower; l == nil || (l.P50-analyze.Micros(50_000)).Abs() > analyze.Micros(1000) || (l.Max-5*analyze.Micros(analyzetest.OneSecond)).Abs() > analyze.Micros(2000) {
+		t.Errorf("without calls that may be several: %+v", l)
+	}
+}

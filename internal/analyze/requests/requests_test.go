@@ -1,0 +1,260 @@
+package requests
+
+import (
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// serve returns what recordServer has recorded, which several tests read.
+func serve(t testing.TB) (s *analyze.Samples, log []uint64, short int) {
+	t.Helper()
+	served.once.Do(func() { served.file, served.log, served.short = recordServer(t) })
+	return analyzetest.SamplesOf(t, stream.Options{Labels: true}, served.file), slices.Clone(served.log), served.short
+}
+
+var served struct {
+	once  sync.Once
+	file  *reader.Reader
+	log   []uint64
+	short int
+}
+
+// recordServer records 20 s of a server with 8 connections that are kept open, beside 300 leaked goroutines in
+// handlers that never end. A tick comes every ms. One request of a hundred sleeps for 40 ms more. Each has
+// a label with its number, and starts a goroutine that has it too. It returns the lengths of the requests
+// in µs and their number that are shorter than two ticks.
+func recordServer(t testing.TB) (f *reader.Reader, log []uint64, short int) {
+	r := analyzetest.Record(t)
+	rng := rand.New(rand.NewPCG(5, 6))
+	conn := []tachyon.Frame{analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("net/http.conn.serve", 7)}
+	stack := func(frames ...tachyon.Frame) []tachyon.Frame { return append(frames, conn...) }
+	type step struct {
+		length uint64
+		status tachyon.Status
+		frames []tachyon.Frame
+	}
+	const length = 20 * analyzetest.OneSecond
+	child := uint64(10_000)
+	for g := uint64(10); g < 18; g++ {
+		info := tachyon.Goroutine{ID: g, Last: length, FirstWeight: 1}
+		r.Add(g, 1, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3), conn[1])
+		at, sampled := uint64(1), uint64(1)
+		do := func(x step) {
+			for end := at + x.length; at < end; at = min(end, at-at%1000+1000) {
+				if at > sampled && at%1000 == 0 {
+					r.Add(g, at, x.status, x.frames...)
+					sampled = at
+				}
+			}
+		}
+		for at < length {
+			do(step{5000 + rng.Uint64N(20_000), 0, []tachyon.Frame{{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3), conn[1]}})
+			began := at
+			n := strconv.Itoa(len(log))
+			info.Labels = append(info.Labels, tachyon.LabelSpan{From: at, Labels: map[string]string{"request": n}})
+			if rng.IntN(20) == 0 { // from the cache
+				do(step{300, analyzetest.Running, stack(analyzetest.Place("main.cached", 4), analyzetest.Place("main.handle", 11))})
+			} else {
+				do(step{2000 + rng.Uint64N(2000), analyzetest.Running, stack(analyzetest.Place("main.parse", 4), analyzetest.Place("main.handle", 12))})
+				wait := 5000 + rng.Uint64N(6000)
+				from := at
+				do(step{wait, 0, stack(tachyon.Frame{Func: "[select]"}, analyzetest.Place("main.query", 30), analyzetest.Place("main.handle", 13))})
+				child++
+				r.Goroutine(tachyon.Goroutine{ID: child, Parent: g, First: from, Last: at, FirstWeight: 1000,
+					Labels: []tachyon.LabelSpan{{From: from, Labels: map[string]string{"request": n}}}})
+				for tick := from - from%1000 + 1000; tick < at; tick += 1000 {
+					r.Add(child, tick, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("main.fetch", 40))
+				}
+				if len(log)%100 == 50 {
+					do(step{40_000, 0, stack(tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("time.Sleep", 1), analyzetest.Place("main.backoff", 55), analyzetest.Place("main.handle", 14))})
+				}
+			}
+			if at < length {
+				log = append(log, at-began)
+				if at-began < 2000 {
+					short++
+				}
+			}
+			info.Labels = append(info.Labels, tachyon.LabelSpan{From: at, Labels: map[string]string{}})
+		}
+		r.Goroutine(info)
+	}
+	for g := uint64(1000); g < 1300; g++ {
+		for at := uint64(1000); at <= length; at += 50_000 {
+			r.Add(g, at, 0, stack(tachyon.Frame{Func: "[chan receive]"}, analyzetest.Place("main.stuck", 90))...)
+		}
+	}
+	return r.Finish(tachyon.Session{Source: "native", Markers: true}), log, short
+}
+
+// quantile returns a quantile of sorted values: the least one that a share q does not exceed.
+func quantile(sorted []uint64, q float64) uint64 {
+	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(q*float64(len(sorted))))-1))]
+}
+
+func TestRequests(t *testing.T) {
+	s, log, short := serve(t)
+	slices.Sort(log)
+	for name, o := range map[string]Options{
+		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
+	} {
+		r := analyzetest.Must(Find(s, o))(t)
+		t.Logf("%s: %+v", name, r)
+		for _, p := range []struct {
+			q    float64
+			got  time.Duration
+			what string
+		}{{0.5, r.P50, "p50"}, {0.9, r.P90, "p90"}, {0.99, r.P99, "p99"}, {1, r.Max, "max"}} {
+			want := analyze.Micros(quantile(log, p.q))
+			if off := (p.got - want).Abs(); off > 2*time.Millisecond && off > want/20 {
+				t.Errorf("%s: %s is %v, want %v", name, p.what, p.got, want)
+			}
+		}
+		// Calls of less than a tick mostly have no sample.
+		if r.Count < len(log)-short-10 || r.Count > len(log)+10 || r.TooShort == 0 || r.TooShort > short {
+			t.Errorf("%s: %d requests, %d of them short; want %d, %d", name, r.Count, r.TooShort, len(log), short)
+		}
+		if name == "default" && r.Unfinished < 300 || r.Unfinished > 310 {
+			t.Errorf("%s: %d requests are not finished", name, r.Unfinished)
+		}
+		if d := r.Difference[0]; d.Name != "main.backoff" || d.State != "sleep" || (d.Time-40*time.Millisecond).Abs() > 2*time.Millisecond {
+			t.Errorf("%s: the first difference is %+v", name, d)
+		}
+		if slow, median := r.Slow.States["sleep"], r.Median.States["sleep"]; slow < 38*time.Millisecond || median != 0 {
+			t.Errorf("%s: slow ones sleep %v, median ones %v", name, slow, median)
+		}
+		n := 0
+		for _, b := range r.Histogram {
+			n += b.Count
+		}
+		if n != r.Count || len(r.Slowest) != 10 || r.Slowest[0].Time != r.Max {
+			t.Errorf("%s: %d in the histogram, slowest %+v", name, n, r.Slowest)
+		}
+		if x := r.Slowest[0]; x.Labels["request"] == "" || strings.Count(x.Timeline, ".") < 20 || !strings.HasPrefix(x.Timeline, "R") {
+			t.Errorf("%s: the slowest is %+v", name, x)
+		}
+	}
+	if r, err := Find(s, Options{Func: regexp.MustCompile("nothing")}); err != nil || r.Count != 0 || len(r.Slowest) != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A goroutine that works for a connection has the label of the request for which the connection was made. It outlives
+// the request and is not part of it.
+func TestRequestsLabelOfBackground(t *testing.T) {
+	r := analyzetest.Record(t)
+	for ms := uint64(1); ms <= 1000; ms++ {
+		if ms <= 40 {
+			r.Add(7, 1000*ms, analyzetest.Running, analyzetest.Place("main.render", 40))
+		} else {
+			r.Add(7, 1000*ms, analyzetest.Running, analyzetest.Place("main.other", 50))
+		}
+		if ms > 10 {
+			r.Add(8, 1000*ms, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("bufio.(*Reader).Peek", 3), analyzetest.Place("net/http.(*persistConn).readLoop", 9))
+		}
+	}
+	labels := map[string]string{"request": "a"}
+	r.Goroutine(tachyon.Goroutine{ID: 7, Labels: []tachyon.LabelSpan{{Labels: labels}, {From: 40_001, Labels: map[string]string{}}}})
+	r.Goroutine(tachyon.Goroutine{ID: 8, Labels: []tachyon.LabelSpan{{Labels: labels}}})
+	s := r.Labelled()
+	out := analyzetest.Must(Find(s, Options{Label: "request"}))(t)
+	if out.Count != 1 || out.Max < 39*time.Millisecond || out.Max > 41*time.Millisecond || out.Idle < 980*time.Millisecond || out.Idle > 1000*time.Millisecond {
+		t.Errorf("%d requests, the longest took %v, idle %v", out.Count, out.Max, out.Idle)
+	}
+}
+
+// A row has the program's own line, and the function of the library that this calls; of a wait for a lock the text of the lock.
+func TestRequestsOwnLine(t *testing.T) {
+	r := analyzetest.Record(t)
+	serve := analyzetest.Place("net/http.serverHandler.ServeHTTP", 9)
+	library := func(function string) tachyon.Frame {
+		return tachyon.Frame{File: "/root/go/pkg/mod/example.org/db@v1.2.3/x.go", Func: "example.org/db." + function, Line: 8}
+	}
+	lock := tachyon.Frame{File: "/home/u/app/store.go", Func: "main.put", Line: 5}
+	at := uint64(0)
+	spend := func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
+		for range ms {
+			at += 1000
+			r.Add(7, at, status, append(frames, analyzetest.Place("net/http.conn.serve", 7))...)
+		}
+	}
+	for i := range 100 {
+		spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3))
+		spend(10, analyzetest.Running, analyzetest.Place("main.render", 40), serve)
+		if i%50 == 0 {
+			spend(40, 0, tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 3}, analyzetest.Place("sync.(*Mutex).Lock", 2), lock, serve)
+			spend(30, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("time.Sleep", 2), library("retry"), library("Get"), analyzetest.Place("main.load", 21), serve)
+			spend(20, analyzetest.Running, analyzetest.Place("encoding/json.Marshal", 2), analyzetest.Place("main.render", 44), serve)
+		}
+	}
+	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3))
+	const text = "package main\n\nfunc put(c *cache, n int) {\n\tn++\n\tc.mu.Lock()\n\tdefer c.mu.Unlock()\n}\n"
+	out := analyzetest.Must(Find(r.Close(), Options{Slowest: 0.02, Source: func(path string) *source.File {
+		if path != lock.File {
+			return nil
+		}
+		return &source.File{Text: []byte(text)}
+	}}))(t)
+	want := []Difference{
+		{Name: "main.put", File: lock.File, Line: 5, State: "sync.Mutex.Lock", Time: 40 * time.Millisecond, Object: "c.mu"},
+		{Name: "main.load", File: analyzetest.Place("main.load", 1).File, Line: 21, State: "sleep", Time: 30 * time.Millisecond, In: "example.org/db.retry"},
+		{Name: "main.render", Line: 44, File: analyzetest.Place("main.render", 1).File, State: "running", Time: 20 * time.Millisecond, In: "encoding/json.Marshal"},
+	}
+	if !reflect.DeepEqual(out.Difference, want) {
+		t.Errorf("%+v, want %+v", out.Difference, want)
+	}
+}
+
+// Slow requests' waits for two far ends are two rows, although they are at one line.
+func TestRequestsFarEnd(t *testing.T) {
+	r := analyzetest.Record(t)
+	at := uint64(0)
+	spend := func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
+		for range ms {
+			at += 1000
+			r.Add(7, at, status, append(frames, analyzetest.Place("net/http.conn.serve", 7))...)
+		}
+	}
+	serve, load := analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("main.load", 21)
+	for i := range 100 {
+		spend(5, 0, tachyon.Frame{Func: "[IO wait]", Line: 3}, analyzetest.Place("net/http.readRequest", 3))
+		spend(10, analyzetest.Running, analyzetest.Place("main.render", 40), serve)
+		if i%50 == 0 {
+			spend(40, 0, tachyon.Frame{Func: "[IO wait]", Line: 1}, load, serve)
+			spend(30, 0, tachyon.Frame{Func: "[IO wait]", Line: 2}, load, serve)
+			spend(20, 0, tachyon.Frame{Func: "[IO wait]"}, load, serve)
+		}
+	}
+	spend(5, 0, tachyon.Frame{Func: "[IO wait]", Line: 3}, analyzetest.Place("net/http.readRequest", 3))
+	r.Objects = []tachyon.Object{
+		{Number: 1, Kind: tachyon.ObjectConnection, Name: "tcp 10.2.3.4:5432"},
+		{Number: 2, Kind: tachyon.ObjectConnection, Name: "unix /run/db.sock"},
+		{Number: 3, Kind: tachyon.ObjectConnection, Name: "tcp :8080 from 10.2.3.4"},
+	}
+	s := analyzetest.SamplesOf(t, stream.Options{Labels: true, Objects: true}, r.Finish(tachyon.Session{}))
+	out := analyzetest.Must(Find(s, Options{Slowest: 0.02}))(t)
+	want := []Difference{
+		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 40 * time.Millisecond, Peer: "tcp 10.2.3.4:5432"},
+		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 30 * time.Millisecond, Peer: "unix /run/db.sock"},
+		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 20 * time.Millisecond},
+		{Name: "main.render", File: analyzetest.Place("main.render", 40).File, Line: 40, State: "running"},
+	}
+	if !reflect.DeepEqual(out.Difference, want) {
+		t.Errorf("%+v, want %+v", out.Difference, want)
+	}
+}

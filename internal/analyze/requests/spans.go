@@ -1,0 +1,416 @@
+package requests
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/cores"
+	"github.com/gotach/profiler/internal/analyze/idle"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// A finder finds requests while samples stream by.
+type finder struct {
+	*analyze.Samples
+	o     Options
+	shown [2][analyze.KindCount]bool // by route.debug and kind: these requests are shown
+	list  requestList
+	// parts are the requests, or parts of them: one ends where the goroutine waits at a place again,
+	// which may be another call. Only if splits is set.
+	parts  requestList
+	splits bool
+	// reads are requests of HTTP/1 connections, if their lengths are those of the lives. Some have no
+	// sample of the handler.
+	reads requestList
+	ended []uint64 // lengths of all that are shown, µs
+
+	routes   []route
+	routeOf  map[route]int32
+	routeAt  []int32         // by stack: number of its route + 1; 0: not known yet
+	wrappers map[string]bool // functions of the program that call handlers
+
+	anchors  []uint32 // by stack: index into kinds of calls + 1; 0: not known yet
+	calledAs []anchor
+	numberOf map[anchor]uint32
+	calls    analyze.States[call]
+	lives    lives
+	unseen   uint64 // times between two samples in which an HTTP/1 connection served requests that have no sample
+
+	values map[*stream.Labels]int32 // number of the label's value + 1; 0: none
+	number map[string]int32         // of a value
+	spans  [][]int32                // by value: its requests
+	slack  uint64
+	idle   *idle.Idle
+	cores  *cores.Cores // after the first reading; nil: of several processes
+	behind uint64       // time of goroutines in the background, µs
+}
+
+// An anchor says which call of a request's function a stack is in: stacks with equal anchors are in
+// the same call, if nothing comes between them.
+type anchor struct {
+	gap      bool // nothing is known of this time
+	function string
+	kind     uint8
+	below    uint32 // the stack that called the function
+}
+
+// A call is the request that a goroutine is in.
+type call struct {
+	in      bool
+	serves  bool   // it was in a call of RequestKinds[0]
+	anchor  uint32 // index into finder.calledAs
+	served  int32  // connection.request
+	request int32
+	part    int32
+	longest uint64     // the greatest weight of its samples, µs
+	places  [4]uint32  // the latest stacks of its waits, the latest first
+	conn    connection // also outside of a call
+	span    int32      // of a label: number of the request + 1, 0: none
+	// behind is the number of the label's value + 1 for which the goroutine does not work although it has it: it
+	// works in the background and has inherited it.
+	behind int32
+}
+
+func newFinder(s *analyze.Samples, o Options) *finder {
+	return &finder{
+		Samples: s, o: o, splits: o.Func != nil, calls: analyze.NewStates(s.Source, func(c *call) bool { return c.in || c.span != 0 || c.behind != 0 }), lives: lives{Samples: s},
+		values: map[*stream.Labels]int32{}, number: map[string]int32{}, numberOf: map[anchor]uint32{}, routeOf: map[route]int32{}, wrappers: map[string]bool{}, idle: idle.New(s.Source, nil),
+	}
+}
+
+// readFinder returns a finder to which all samples were added.
+func readFinder(s *analyze.Samples, o Options) (*finder, error) {
+	f := newFinder(s, o)
+	if s.Source.Processes() == nil {
+		f.cores = cores.New(s.Source)
+	}
+	for x, err := range s.All() {
+		if err == nil {
+			if f.cores != nil {
+				f.cores.Add(x.Sample)
+			}
+			_, err = f.add(x)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	f.finish()
+	if f.cores != nil {
+		f.cores.Finish()
+	}
+	return f, nil
+}
+
+// what says what a request is.
+func (f *finder) what() string {
+	switch {
+	case f.o.Label != "":
+		return "values of the label " + f.o.Label
+	case f.o.Func != nil:
+		return "invocations of " + f.o.Func.String()
+	}
+	var kinds []string
+	for debug := range f.shown {
+		for i, shown := range f.shown[debug] {
+			switch {
+			case shown && debug == 1:
+				return "requests to look at the program itself"
+			case shown:
+				kinds = append(kinds, analyze.RequestKinds[i].What)
+			}
+		}
+	}
+	if len(kinds) == 0 {
+		return "HTTP handlers, gRPC handlers or tests"
+	}
+	return strings.Join(kinds, ", ")
+}
+
+// add adds a sample. It returns the number of the request that it is of, or -1.
+func (f *finder) add(s *analyze.Sample) (int32, error) {
+	if s.Interpreter != tachyon.User {
+		return -1, nil
+	}
+	c := f.calls.Of(s)
+	if f.o.Label != "" {
+		n := f.labelled(s, c)
+		if c.span != 0 && n != c.span-1 {
+			if r := f.list.At(c.span - 1); r.last >= s.Begin() { // it was the request's last goroutine so far
+				r.ends(s.At)
+			}
+		}
+		c.span = n + 1
+		return n, nil
+	}
+	second, err := c.conn.sample(&f.lives, s)
+	if err != nil {
+		return -1, err
+	}
+	a, served := f.anchor(s.Stack), c.conn.request(&f.lives, s)
+	called := &f.calledAs[a]
+	if c.in && (a != c.anchor || served != c.served) {
+		f.list.At(c.request).dropped = called.gap
+		f.list.At(c.request).ends(s.At)
+		if f.splits {
+			f.parts.At(c.part).ends(s.At)
+			f.parts.At(c.part).dropped = called.gap
+		}
+		c.in = false
+	}
+	if called.function == "" {
+		if c.serves && !s.Unselected && s.Status&tachyon.Moved != 0 && f.idle.Always(s.Stack) {
+			f.unseen++
+		}
+		return -1, nil
+	}
+	began := request{before: s.Begin(), first: s.At, goroutine: s.Goroutine}
+	if !c.in {
+		*c = call{in: true, serves: f.o.Func == nil && called.kind == analyze.KindHTTP, anchor: a, served: served, request: f.list.Len, part: f.parts.Len, conn: c.conn}
+		f.list.Add(began)
+		f.lives.births.serves(s.Goroutine, called.kind)
+		if f.splits {
+			f.parts.Add(began)
+		}
+	} else if f.splits && c.again(s) {
+		f.list.At(c.request).joined = true
+		f.parts.At(c.part).ends(s.At)
+		c.part = f.parts.Len
+		f.parts.Add(began)
+	}
+	r := f.list.At(c.request)
+	if c.serves && r.last != 0 && f.mayFollow(c, s, served) {
+		r.joined = true
+	}
+	if n := f.routeOfStack(s.Stack, called); f.routes[n].depth > f.routes[r.route].depth || r.last == 0 {
+		r.route = n
+	}
+	r.debug = r.debug || f.routes[f.routeAt[s.Stack]-1].debug
+	r.goesOn(s)
+	if second && r.first == s.Begin() {
+		r.first = s.At
+	}
+	if r.read = served; served != 0 {
+		f.lives.samples++
+		if x := f.lives.all[served-1]; s.At > x.from && s.At <= x.last {
+			f.lives.alive++
+		}
+	}
+	if f.splits {
+		f.parts.At(c.part).goesOn(s)
+	}
+	c.longest = max(c.longest, s.At-s.Begin())
+	return c.request, nil
+}
+
+// mayFollow reports whether a sample of a connection in a handler may be of another request than the one before.
+func (f *finder) mayFollow(c *call, s *analyze.Sample, served int32) bool {
+	if served == 0 {
+		return c.again(s)
+	}
+	x := &f.lives.all[served-1]
+	return s.Status&tachyon.Moved != 0 && (s.Begin() < x.from || s.At > x.last)
+}
+
+// routeOfStack returns the number of the route of a stack that is in a call.
+func (f *finder) routeOfStack(stack uint32, called *anchor) int32 {
+	if *analyze.At(&f.routeAt, stack, f.Stacks()) == 0 {
+		f.routeAt[stack] = f.route(stack, called) + 1
+	}
+	return f.routeAt[stack] - 1
+}
+
+// StateOf returns the index into RequestKinds of a request.
+func (f *finder) kindOf(r *request) uint8 {
+	if len(f.routes) == 0 {
+		return analyze.KindHTTP
+	}
+	return f.routes[r.route].kind
+}
+
+// again reports whether the goroutine waits where it has waited before in the same call, and has run
+// between.
+func (c *call) again(s *analyze.Sample) bool {
+	if !analyze.Waits(s.Status) {
+		return false
+	}
+	i := slices.Index(c.places[:], s.Stack)
+	switch {
+	case i < 0:
+		copy(c.places[1:], c.places[:])
+		c.places[0] = s.Stack
+		return false
+	case i == 0 && s.Status&tachyon.Moved == 0:
+		return false
+	}
+	c.places = [4]uint32{s.Stack}
+	return true
+}
+
+// anchor returns the number of a stack's anchor. The anchor's function is "" if the stack is of no request.
+func (f *finder) anchor(stack uint32) uint32 {
+	if n := *analyze.At(&f.anchors, stack, f.Stacks()); n > 0 {
+		return n - 1
+	}
+	var a anchor
+	a.gap = stack != 0 && analyze.IsGap(f.Leaf(stack))
+	for at := stack; at != 0; at = f.Caller(at) {
+		name := f.Leaf(at).Func
+		if kind, ok := f.matches(name); ok { // the outermost one counts
+			a.function, a.kind, a.below = name, kind, f.Caller(at)
+		}
+		if f.o.Func == nil && name == analyze.GRPCTransport {
+			return f.setAnchor(stack, anchor{})
+		}
+	}
+	return f.setAnchor(stack, a)
+}
+
+func (f *finder) setAnchor(stack uint32, a anchor) uint32 {
+	n, ok := f.numberOf[a]
+	if !ok {
+		n = uint32(len(f.calledAs))
+		f.numberOf[a] = n
+		f.calledAs = append(f.calledAs, a)
+	}
+	f.anchors[stack] = n + 1
+	return n
+}
+
+// matches reports whether a function's invocations are requests, and of which kind.
+func (f *finder) matches(function string) (kind uint8, ok bool) {
+	if f.o.Func != nil {
+		return 0, f.o.Func.MatchString(function)
+	}
+	return analyze.RequestKind(function)
+}
+
+// finish says which requests have not ended, and which are not of the kind that is shown.
+func (f *finder) finish() {
+	f.lives.setGone()
+	var seen [2][analyze.KindCount]bool
+	lasts := func(r *request, longest uint64) bool {
+		return f.End-min(f.End, r.last) <= max(20_000, 10*f.Interval(), 3*longest/2)
+	}
+	for c := range f.calls.All() {
+		if !c.in {
+			continue
+		}
+		r := f.list.At(c.request)
+		if r.open = lasts(r, c.longest); !r.open {
+			r.endsUnseen()
+		}
+		if f.splits {
+			f.parts.At(c.part).open = r.open
+			f.parts.At(c.part).endsUnseen()
+		}
+	}
+	for r := range f.list.All() {
+		if f.o.Label != "" {
+			if r.after == r.last {
+				r.endsUnseen()
+			}
+			r.open = f.End-min(f.End, r.last) <= max(2*f.Interval(), r.first-r.before)
+		}
+		if r.selected && !r.dropped {
+			seen[analyze.Int(r.debug)][f.kindOf(r)] = true
+		}
+	}
+	// Requests that look at the program, and tests, count if there are no others.
+	for debug := range seen {
+		if seen[debug] != [analyze.KindCount]bool{} && f.shown == [2][analyze.KindCount]bool{} {
+			if f.shown[debug] = seen[debug]; debug == 0 {
+				others := seen[0]
+				if others[analyze.KindTest] = false; others != [analyze.KindCount]bool{} {
+					f.shown[0] = others
+				}
+			}
+		}
+	}
+	for r := range f.list.All() {
+		if !r.selected {
+			r.open, r.dropped = false, true
+		} else if !f.shown[analyze.Int(r.debug)][f.kindOf(r)] {
+			r.aside = true
+		}
+	}
+	for r := range f.parts.All() {
+		r.dropped = r.dropped || !r.selected
+	}
+	if f.o.Func == nil && f.o.Label == "" && f.shown[0][analyze.KindHTTP] && f.lives.exact() {
+		f.useReads()
+	}
+}
+
+// useReads takes the lengths of requests of HTTP/1 connections from the lives of the goroutines that tell
+// them apart. These are sampled more often than a connection's goroutine if there are many connections.
+func (f *finder) useReads() {
+	// The handler has returned when the connection's goroutine is seen outside of it. The other goroutine may live
+	// longer if the machine is busy.
+	type handlerEnd struct{ last, after uint64 } // after is 0 if the end is not known
+	ends := make([]handlerEnd, len(f.lives.all))
+	routes := make([]int32, len(f.lives.all)) // by life: the request's route + 1; 0: unknown, -1: it is not shown
+	for r := range f.list.All() {
+		if r.read == 0 {
+			continue
+		}
+		x := f.lives.all[r.read-1].request()
+		if routes[r.read-1] = r.route + 1; r.aside {
+			routes[r.read-1] = -1
+			continue
+		}
+		if r.joined {
+			r.before, r.first, r.last, r.after, r.joined = x.before, x.first, x.last, x.after, false
+			continue
+		}
+		if e := &ends[r.read-1]; !r.open && !r.dropped && r.after > e.after {
+			*e = handlerEnd{r.last, r.after}
+		}
+		r.before, r.first = max(r.before, min(x.before, r.first)), min(r.first, max(x.first, r.before))
+		r.last = max(r.last, min(x.last, r.after))
+		r.after = max(r.last, min(r.after, x.after))
+	}
+	unknown := f.newRoute(route{kind: analyze.KindHTTP})
+	var selected []bool // by life; nil: all
+	if f.Source.Selects() {
+		selected = make([]bool, len(f.lives.all))
+		for r := range f.list.All() {
+			if r.read != 0 && r.selected {
+				selected[r.read-1] = true
+			}
+		}
+	}
+	for i := range f.lives.all {
+		if selected != nil && !selected[i] || routes[i] < 0 {
+			continue
+		}
+		x := f.lives.all[i].request()
+		if x.route = unknown; routes[i] > 0 {
+			x.route = routes[i] - 1
+		}
+		if x.last == 0 || x.before == f.Until {
+			continue // not in the part of the profile that is read
+		}
+		if e := ends[i]; e.after > x.first {
+			if x.last > e.after {
+				x.last = max(x.first, e.last)
+			}
+			x.after = min(x.after, e.after)
+		}
+		x.open = f.End-min(f.End, x.last) <= max(20_000, 10*f.Interval(), 2*(x.first-x.before))
+		f.reads.Add(x)
+	}
+}
+
+// lengths returns the requests of which the lengths are taken, and if aside is set also those that are not shown.
+func (f *finder) lengths(aside bool) []*request {
+	list := f.reads.ended()
+	for _, r := range f.list.those(aside) {
+		if f.reads.Len == 0 || r.read == 0 || r.aside {
+			list = append(list, r)
+		}
+	}
+	return list
+}

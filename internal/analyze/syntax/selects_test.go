@@ -1,0 +1,89 @@
+package syntax
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Selects with "offers" in a comment wait to send to the channel that follows.
+const selects = `package main
+
+func (p *parser) lines(events chan<- event, done <-chan struct{}) {
+	for {
+		select { // offers events
+		case events <- p.next():
+		case <-done:
+			return
+		}
+		select { // offers p.slots
+		case p.slots <- struct{}{}:
+		case <-p.ctx.Done():
+		case <-time.After(time.Second):
+		}
+		select { // may have work
+		case e := <-p.in:
+			p.use(e)
+		case p.out <- p.first():
+		}
+		select { // only receives
+		case <-p.wake:
+		case <-done:
+		}
+		go func() {
+			select { // offers events
+			case <-done:
+			case events <- p.last():
+			}
+		}()
+	}
+}
+
+func pump(wake <-chan struct{}, to chan<- event) {
+	var out chan<- event
+	second := to
+	for {
+		if len(queue) > 0 {
+			out = to
+		}
+		select { // may have nothing
+		case out <- queue[0]:
+		case <-wake:
+		}
+		select { // may have nothing
+		case second <- queue[0]:
+			second = nil
+		case <-wake:
+		}
+	}
+}
+`
+
+func TestOffers(t *testing.T) {
+	s := NewSources(func(string) *source.File { return &source.File{Text: []byte(selects)} })
+	for i, line := range strings.Split(selects, "\n") {
+		_, comment, ok := strings.Cut(line, "select { // ")
+		if !ok {
+			continue
+		}
+		want, _ := strings.CutPrefix(comment, "offers ")
+		if want == comment {
+			want = ""
+		}
+		function := "main.pump"
+		if i < strings.Count(selects[:strings.Index(selects, "func pump")], "\n") {
+			function = "main.(*parser).lines"
+		}
+		if strings.HasPrefix(line, "\t\t\t") {
+			function += ".func1"
+		}
+		if got := Text(s.Offers(&tachyon.Frame{File: "/app/main.go", Func: function, Line: int32(i + 1)})); got != want {
+			t.Errorf("line %d, %s: %q, want %q", i+1, comment, got, want)
+		}
+	}
+	if s.Offers(&tachyon.Frame{File: "/app/main.go", Func: "main.pump", Line: 2}) != nil || NewSources(nil).Offers(&tachyon.Frame{File: "/app/main.go", Line: 5}) != nil {
+		t.Error("there is a select where there is none")
+	}
+}

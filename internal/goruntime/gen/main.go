@@ -1,0 +1,488 @@
+// Command gen writes layout_gen.go: the offsets of the fields that the native source reads, for
+// the Go runtime of each supported version.
+//
+// It builds a program with each toolchain for each architecture and reads the struct layouts from
+// its DWARF. It reads the wait reasons from the toolchain's runtime source. The go command gets
+// the toolchains through the module proxy, like any GOTOOLCHAIN.
+//
+// With -older it writes a table for package attach of the command: of versions that programs were built with that
+// the native source cannot be part of. Fields that a version does not have are left out.
+package main
+
+import (
+	"bytes"
+	"debug/dwarf"
+	"debug/elf"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// field maps a field of the layout to a member of a struct of the runtime or of package sync. Versions may differ in the path:
+// then there are several, separated by "|", and the first one that exists counts.
+type field struct{ name, typ, path string }
+
+var fields = []field{
+	{"GStackLo", "runtime.g", "stack.lo"},
+	{"GStackHi", "runtime.g", "stack.hi"},
+	{"GM", "runtime.g", "m"},
+	{"GSchedSP", "runtime.g", "sched.sp"},
+	{"GSchedPC", "runtime.g", "sched.pc"},
+	{"GSchedLR", "runtime.g", "sched.lr"},
+	{"GSchedBP", "runtime.g", "sched.bp"},
+	{"GSyscallSP", "runtime.g", "syscallsp"},
+	{"GSyscallPC", "runtime.g", "syscallpc"},
+	{"GSyscallBP", "runtime.g", "syscallbp"},
+	{"GStatus", "runtime.g", "atomicstatus"},
+	{"GID", "runtime.g", "goid"},
+	{"GWaitSince", "runtime.g", "waitsince"},
+	{"GWaitReason", "runtime.g", "waitreason"},
+	{"GTrackingSeq", "runtime.g", "trackingSeq"},
+	{"GParent", "runtime.g", "parentGoid"},
+	{"GGoPC", "runtime.g", "gopc"},
+	{"GStartPC", "runtime.g", "startpc"},
+	{"GLabels", "runtime.g", "labels"},
+	{"GBubble", "runtime.g", "bubble"},
+	{"GWaiting", "runtime.g", "waiting"},
+	{"SudogElem", "runtime.sudog", "elem.vu|elem"},
+	{"SudogWaitLink", "runtime.sudog", "waitlink"},
+	{"SudogC", "runtime.sudog", "c.vu|c.maybeTraceablePtr.vu|c"},
+	{"HchanSize", "runtime.hchan", "dataqsiz"},
+	{"PollFD", "runtime.pollDesc", "fd"},
+	{"PollFDSeq", "runtime.pollDesc", "fdseq"},
+	{"PollRG", "runtime.pollDesc", "rg"},
+	{"PollWG", "runtime.pollDesc", "wg"},
+	{"MutexSema", "sync.Mutex", "mu.sema|sema"},
+	{"RwWriterSema", "sync.RWMutex", "writerSem"},
+	{"RwReaderSema", "sync.RWMutex", "readerSem"},
+	{"GroupSema", "sync.WaitGroup", "sema"},
+	{"CondNotify", "sync.Cond", "notify"},
+	{"MG0", "runtime.m", "g0"},
+	{"MProcID", "runtime.m", "procid"},
+	{"MAllLink", "runtime.m", "alllink"},
+	{"MCurG", "runtime.m", "curg"},
+	{"MP", "runtime.m", "p"},
+	{"MOldP", "runtime.m", "oldp"},
+	{"mAllp", "runtime.m", "allpSnapshot"},
+	{"MSignalPending", "runtime.m", "signalPending"},
+	{"MVDSOSP", "runtime.m", "vdsoSP"},
+	{"MVDSOPC", "runtime.m", "vdsoPC"},
+	{"PID", "runtime.p", "id"},
+	{"PStatus", "runtime.p", "status"},
+	{"PSyscallTick", "runtime.p", "syscalltick"},
+	{"PM", "runtime.p", "m"},
+	{"PFree", "runtime.p", "gFree.size"},
+	{"PTimers", "runtime.p", "timers.len"},
+	{"PStoppedTimers", "runtime.p", "timers.zombies"},
+	{"SchedThreads", "runtime.schedt", "maxmcount"},
+	{"SchedSystem", "runtime.schedt", "ngsys"},
+	{"SchedFree", "runtime.schedt", "gFree.stack.size"},
+	{"SchedFreeBare", "runtime.schedt", "gFree.noStack.size"},
+	{"ModPCTab", "runtime.moduledata", "pctab"},
+	{"ModPCLNTable", "runtime.moduledata", "pclntable"},
+	{"ModFTab", "runtime.moduledata", "ftab"},
+	{"ModText", "runtime.moduledata", "text"},
+	{"ModEText", "runtime.moduledata", "etext"},
+	{"ModData", "runtime.moduledata", "data"},
+	{"ModEData", "runtime.moduledata", "edata"},
+	{"ModBSS", "runtime.moduledata", "bss"},
+	{"ModEBSS", "runtime.moduledata", "ebss"},
+	{"ModGoFunc", "runtime.moduledata", "gofunc"},
+	{"ModNext", "runtime.moduledata", "next"},
+	{"FuncPCSP", "runtime._func", "pcsp"},
+	{"FuncNPCData", "runtime._func", "npcdata"},
+	{"FuncNFuncData", "runtime._func", "nfuncdata"},
+	{"FuncFlag", "runtime._func", "flag"},
+	{"InlParentPC", "runtime.inlinedCall", "parentPc"},
+}
+
+// program has all types of fields.
+const program = `package main
+
+import (
+	"os"
+	"sync"
+)
+
+var (
+	m sync.Mutex
+	r sync.RWMutex
+	w sync.WaitGroup
+	c sync.Cond
+)
+
+func main() {
+	m.Lock()
+	r.Lock()
+	w.Wait()
+	c.Signal()
+	os.Stdin.Read(nil)
+}
+`
+
+var older bool // the flag
+
+func main() {
+	log.SetFlags(0)
+	out := flag.String("o", "layout_gen.go", "file to write")
+	flag.BoolVar(&older, "older", false, "write a table of versions that are only read from outside; the first toolchain is the one that they are compared with")
+	flag.Parse()
+	var list []*layout
+	for _, toolchain := range flag.Args() {
+		l, err := version(toolchain)
+		if err != nil {
+			log.Fatalf("gen: %s: %v", toolchain, err)
+		}
+		list = append(list, l)
+	}
+	var b bytes.Buffer
+	b.WriteString("// Code generated by gen; DO NOT EDIT.\n\n")
+	if older {
+		fmt.Fprintf(&b, "package attach\n\nimport \"github.com/gotach/profiler/internal/goruntime\"\n\n"+
+			"// older has the layouts of versions before those that the native source knows: each as what differs from the version after it. A field that\n"+
+			"// a version does not have is 0.\nvar older = map[string]*goruntime.Layout{}\n\nfunc init() {\nl := goruntime.Layouts[%q]\n", list[0].version)
+	} else {
+		b.WriteString("package goruntime\n\n" +
+			"// Layouts has the layouts of the versions that are known: the first one, and of each later one what differs from the version before. The keys\n" +
+			"// are the first two numbers of a version. The layouts of amd64 and arm64, with and without -race, are equal; otherwise gen fails.\n" +
+			"var Layouts = map[string]*Layout{}\n\n")
+		list[0].writeAll(&b)
+	}
+	for i, l := range list[1:] {
+		l.writeChanges(&b, list[i])
+	}
+	b.WriteString("}\n")
+	src, err := format.Source(b.Bytes())
+	if err != nil {
+		log.Fatalf("gen: %v", err)
+	}
+	if err := os.WriteFile(*out, src, 0o644); err != nil {
+		log.Fatalf("gen: %v", err)
+	}
+}
+
+// A layout is what is known of a toolchain.
+type layout struct {
+	toolchain, version string
+	offsets            []int64 // in the order of fields
+	reasons            []string
+	durable, system    uint64
+	semaphores         bool
+}
+
+// writeAll writes a layout as it is.
+func (l *layout) writeAll(b *bytes.Buffer) {
+	fmt.Fprintf(b, "// Read from %s.\nvar first = Layout{\nOffsets: Offsets{\n", l.toolchain)
+	for i, f := range fields {
+		fmt.Fprintf(b, "%s: %d,\n", f.name, l.offsets[i])
+	}
+	b.WriteString("},\nReasons: []string{\n")
+	for _, r := range l.reasons {
+		fmt.Fprintf(b, "%q,\n", r)
+	}
+	fmt.Fprintf(b, "},\nDurable: %#x,\nSystem: %#x,\nSemaphores: %v,\n}\n\nfunc init() {\nl := &first\nLayouts[%q] = l\n", l.durable, l.system, l.semaphores, l.version)
+}
+
+// writeChanges writes what differs from another layout.
+func (l *layout) writeChanges(b *bytes.Buffer, from *layout) {
+	fmt.Fprintf(b, "\n// Read from %s.\nl = l.Clone()\n", l.toolchain)
+	for i, f := range fields {
+		if l.offsets[i] != from.offsets[i] && !(older && f.name[0] >= 'a') { // another package cannot name it
+			fmt.Fprintf(b, "l.%s = %d\n", f.name, max(0, l.offsets[i]))
+		}
+	}
+	gone, runs := edits(from.reasons, l.reasons)
+	if len(gone) > 0 {
+		fmt.Fprintf(b, "l.Drop(%s)\n", quoted(gone))
+	}
+	for _, r := range runs {
+		fmt.Fprintf(b, "l.Insert(%s)\n", quoted(r))
+	}
+	if l.durable != from.durable {
+		fmt.Fprintf(b, "l.Durable = %#x\n", l.durable)
+	}
+	if l.system != from.system {
+		fmt.Fprintf(b, "l.System = %#x\n", l.system)
+	}
+	if l.semaphores != from.semaphores {
+		fmt.Fprintf(b, "l.Semaphores = %v\n", l.semaphores)
+	}
+	table := "Layouts"
+	if older {
+		table = "older"
+	}
+	fmt.Fprintf(b, "%s[%q] = l\n", table, l.version)
+}
+
+// edits returns what makes one list of another: what goes, and then what comes. Each run of what comes begins with what is before it. What is in
+// both is in both once. The longest common part stays.
+func edits(from, to []string) (gone []string, runs [][]string) {
+	common := make([][]int, len(from)+1) // the length of the common part of what is from here on
+	for i := range common {
+		common[i] = make([]int, len(to)+1)
+	}
+	for i := len(from) - 1; i >= 0; i-- {
+		for j := len(to) - 1; j >= 0; j-- {
+			if from[i] == to[j] {
+				common[i][j] = 1 + common[i+1][j+1]
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	adding := false
+	for i, j := 0, 0; i < len(from) || j < len(to); {
+		switch {
+		case i < len(from) && j < len(to) && from[i] == to[j]:
+			i, j, adding = i+1, j+1, false
+		case i < len(from) && (j == len(to) || common[i+1][j] >= common[i][j+1]):
+			gone = append(gone, from[i])
+			i++
+		default:
+			if !adding {
+				runs = append(runs, []string{to[j-1]}) // the first one, "", is in all
+			}
+			adding = true
+			runs[len(runs)-1] = append(runs[len(runs)-1], to[j])
+			j++
+		}
+	}
+	return gone, runs
+}
+
+func quoted(list []string) string {
+	var q []string
+	for _, s := range list {
+		q = append(q, strconv.Quote(s))
+	}
+	return strings.Join(q, ", ")
+}
+
+// version returns the layout of one toolchain, such as "go1.25.3".
+func version(toolchain string) (*layout, error) {
+	dir, err := os.MkdirTemp("", "gen")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o644); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module p\n\ngo 1.19\n"), 0o644); err != nil {
+		return nil, err
+	}
+	goCmd := func(arch string, args ...string) (string, error) {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOTOOLCHAIN="+toolchain, "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+		cmd.Stderr = os.Stderr
+		o, err := cmd.Output()
+		return strings.TrimSpace(string(o)), err
+	}
+	parts := strings.SplitN(strings.TrimPrefix(toolchain, "go"), ".", 3)
+	l := &layout{toolchain: toolchain, version: "go" + parts[0] + "." + parts[1]}
+	for _, arch := range []string{"amd64", "arm64"} {
+		bin := filepath.Join(dir, arch)
+		if _, err := goCmd(arch, "build", "-o", bin, "main.go"); err != nil {
+			return nil, fmt.Errorf("build for %s: %w", arch, err)
+		}
+		got, err := readOffsets(bin)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", arch, err)
+		}
+		for i := range l.offsets {
+			if l.offsets[i] != got[i] {
+				return nil, fmt.Errorf("%s differs: %s.%s at %d and %d", arch, fields[i].typ, fields[i].path, l.offsets[i], got[i])
+			}
+		}
+		l.offsets = got
+	}
+	root, err := goCmd("amd64", "env", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	if l.reasons, l.durable, l.system, err = waitReasons(filepath.Join(root, "src/runtime/runtime2.go")); err != nil {
+		return nil, err
+	}
+	// Since Go 1.26 a goroutine that waits for a semaphore has it in g.waiting.
+	sema, err := os.ReadFile(filepath.Join(root, "src/runtime/sema.go"))
+	if err != nil {
+		return nil, err
+	}
+	l.semaphores = bytes.Contains(sema, []byte(".waiting = s\n"))
+	return l, nil
+}
+
+// missing is the offset of a field that a version does not have, with -older.
+const missing = -1
+
+// readOffsets returns the offsets of the fields, in the order of fields.
+func readOffsets(bin string) ([]int64, error) {
+	f, err := elf.Open(bin)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d, err := f.DWARF()
+	if err != nil {
+		return nil, err
+	}
+	structs := map[string]*dwarf.StructType{}
+	for r := d.Reader(); ; {
+		e, err := r.Next()
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			break
+		}
+		if name, _ := e.Val(dwarf.AttrName).(string); e.Tag == dwarf.TagStructType && (strings.HasPrefix(name, "runtime.") || strings.HasPrefix(name, "sync.")) {
+			t, err := d.Type(e.Offset)
+			if err != nil {
+				return nil, err
+			}
+			structs[name], _ = t.(*dwarf.StructType)
+		}
+	}
+	var out []int64
+	for _, f := range fields {
+		found := false
+		for _, path := range strings.Split(f.path, "|") {
+			if off, ok := offset(structs[f.typ], path); ok {
+				out, found = append(out, off), true
+				break
+			}
+		}
+		switch {
+		case found:
+		case older:
+			out = append(out, missing)
+		default:
+			return nil, fmt.Errorf("%s has no %s", f.typ, f.path)
+		}
+	}
+	return out, nil
+}
+
+// offset returns the offset of a member, given by a path such as "sched.pc".
+func offset(st *dwarf.StructType, path string) (off int64, ok bool) {
+	for _, part := range strings.Split(path, ".") {
+		member := find(st, part)
+		if member == nil {
+			return 0, false
+		}
+		off += member.ByteOffset
+		t := member.Type
+		for {
+			td, ok := t.(*dwarf.TypedefType)
+			if !ok {
+				break
+			}
+			t = td.Type
+		}
+		st, _ = t.(*dwarf.StructType)
+	}
+	return off, true
+}
+
+func find(st *dwarf.StructType, name string) *dwarf.StructField {
+	if st == nil {
+		return nil
+	}
+	for _, f := range st.Field {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// waitReasons reads the waitReason constants of runtime2.go and their texts. It also returns two
+// bit sets of them. durable has those that mean idleness inside a synctest bubble; the runtime
+// prints them with "(durable)". system has those of goroutines that run on the system stack
+// although their status is waiting.
+func waitReasons(file string) (reasons []string, durable, system uint64, err error) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	number := map[string]int{}
+	texts := map[int]string{}
+	sets := map[string]uint64{}
+	for _, decl := range f.Decls {
+		gd, ok := decl.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		if gd.Tok == token.CONST && len(gd.Specs) > 0 {
+			if first := gd.Specs[0].(*ast.ValueSpec).Names[0].Name; first == "waitReasonZero" {
+				for i, s := range gd.Specs {
+					number[s.(*ast.ValueSpec).Names[0].Name] = i
+				}
+			}
+		}
+	}
+	for _, decl := range f.Decls {
+		gd, ok := decl.(*ast.GenDecl)
+		if !ok || gd.Tok != token.VAR {
+			continue
+		}
+		for _, s := range gd.Specs {
+			vs := s.(*ast.ValueSpec)
+			if len(vs.Values) != 1 {
+				continue
+			}
+			lit, ok := vs.Values[0].(*ast.CompositeLit)
+			if !ok {
+				continue
+			}
+			for _, e := range lit.Elts {
+				kv, ok := e.(*ast.KeyValueExpr)
+				if !ok {
+					continue
+				}
+				key, ok := kv.Key.(*ast.Ident)
+				if !ok {
+					continue
+				}
+				n, ok := number[key.Name]
+				if !ok {
+					continue
+				}
+				if v, ok := kv.Value.(*ast.BasicLit); ok && vs.Names[0].Name == "waitReasonStrings" {
+					if texts[n], err = strconv.Unquote(v.Value); err != nil {
+						return nil, 0, 0, err
+					}
+				} else {
+					sets[vs.Names[0].Name] |= 1 << n
+				}
+			}
+		}
+	}
+	var ns []int
+	for n := range texts {
+		ns = append(ns, n)
+	}
+	sort.Ints(ns)
+	if len(ns) < 25 || ns[len(ns)-1] != len(ns)-1 || len(ns) != len(number) || len(ns) > 64 {
+		return nil, 0, 0, fmt.Errorf("%s: %d wait reasons with %d texts", file, len(number), len(ns))
+	}
+	for _, n := range ns {
+		reasons = append(reasons, texts[n])
+	}
+	durable, system = sets["isIdleInSynctest"], sets["isWaitingForSuspendG"]
+	if !older && (durable == 0 || system == 0) {
+		return nil, 0, 0, fmt.Errorf("%s: isIdleInSynctest or isWaitingForSuspendG not found", file)
+	}
+	return reasons, durable, system, nil
+}

@@ -1,0 +1,119 @@
+//go:build linux && (amd64 || arm64)
+
+package goruntime
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unsafe"
+
+	"github.com/gotach/profiler/internal/mem"
+)
+
+// Constants of ELF. They are here because package debug/elf would link DWARF into programs.
+const (
+	elfClass64 = 2 // 64-bit file
+	ptLoad     = 1 // segment that the kernel maps
+	pfWrite    = 2 // Writable segment
+)
+
+// Image is the mapped ELF file, executable or shared library, that contains this code. Its
+// symbols may be stripped. Its program headers never are, because the kernel needs them to
+// map the file.
+type Image struct {
+	Bias     uintptr // the address of link-time address 0
+	Writable []Span  // data and bss
+}
+
+var imageMark byte // a variable in the image's writable segment
+
+// FindImage finds the mapped file around an address of its code, which also has this package.
+func FindImage(pc uintptr) (*Image, error) {
+	base, err := fileBase(pc)
+	if err != nil {
+		return nil, err
+	}
+	var head [8]uint64 // Elf64_Ehdr
+	if err := mem.Read(base, head[:]); err != nil {
+		return nil, err
+	}
+	if uint32(head[0]) != 0x464c457f || byte(head[0]>>32) != elfClass64 {
+		return nil, fmt.Errorf("no ELF header at %#x", base)
+	}
+	phoff, phsize, phnum := uintptr(head[4]), uintptr(head[6]>>48), int(uint16(head[7]))
+	// e_phentsize and e_phnum are the half words at 54 and 56.
+	if phsize != 56 || phnum == 0 || phnum > 128 {
+		return nil, fmt.Errorf("ELF header at %#x has %d program headers of %d bytes", base, phnum, phsize)
+	}
+	img := new(Image)
+	found := false
+	for pass := 0; pass < 2; pass++ {
+		for i := 0; i < phnum; i++ {
+			var ph [7]uint64 // Elf64_Phdr
+			if err := mem.Read(base+phoff+uintptr(i)*phsize, ph[:]); err != nil {
+				return nil, err
+			}
+			typ, flags := uint32(ph[0]), uint32(ph[0]>>32)
+			offset, vaddr, memsz := ph[1], uintptr(ph[2]), uintptr(ph[5])
+			if typ != ptLoad {
+				continue
+			}
+			switch {
+			case pass == 0 && offset == 0:
+				img.Bias, found = base-vaddr, true
+			case pass == 1 && flags&pfWrite != 0:
+				lo := (img.Bias + vaddr + 7) &^ 7
+				img.Writable = append(img.Writable, Span{lo, (img.Bias + vaddr + memsz) &^ 7})
+			}
+		}
+	}
+	mark := uintptr(unsafe.Pointer(&imageMark))
+	for _, w := range img.Writable {
+		if found && mark >= w.Lo && mark < w.Hi {
+			return img, nil
+		}
+	}
+	return nil, errors.New("the program's writable segment is not where its program headers say")
+}
+
+// fileBase returns the address at which the file that is mapped at pc begins.
+func fileBase(pc uintptr) (uintptr, error) {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	type part struct {
+		lo, hi, off uintptr
+		file        string
+	}
+	var parts []part
+	file := ""
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		var p part
+		var perm, dev string
+		var inode uint64
+		if _, err := fmt.Sscanf(sc.Text(), "%x-%x %s %x %s %d", &p.lo, &p.hi, &perm, &p.off, &dev, &inode); err != nil || inode == 0 {
+			continue
+		}
+		p.file = fmt.Sprint(dev, " ", inode)
+		parts = append(parts, p)
+		if pc >= p.lo && pc < p.hi {
+			file = p.file
+		}
+	}
+	best := uintptr(0)
+	for _, p := range parts {
+		// Take the nearest one below pc: a file may be mapped more than once.
+		if p.file == file && p.off == 0 && p.lo <= pc && p.lo > best {
+			best = p.lo
+		}
+	}
+	if best == 0 || strings.TrimSpace(file) == "" {
+		return 0, fmt.Errorf("/proc/self/maps shows no file for the code at %#x", pc)
+	}
+	return best, nil
+}

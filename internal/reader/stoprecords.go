@@ -1,0 +1,36 @@
+package reader
+
+import (
+	"iter"
+
+	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Stops yields how often goroutines stopped running, in order of time, about a second at a time. A *Stops is valid until the next
+// one. There may be several with the same Until. An error comes with nil and ends the iteration.
+func (r *Reader) Stops() iter.Seq2[*tachyon.Stops, error] {
+	return func(yield func(*tachyon.Stops, error) bool) {
+		err := r.blocks(func(b []byte) (int, error) {
+			return wire.DecodeStops(b, func(s *tachyon.Stops) error {
+				if !yield(s, nil) {
+					return errStop
+				}
+				return nil
+			})
+		})
+		if err != nil && err != errStop {
+			yield(nil, err)
+		}
+	}
+}
+
+// Stops yields those of a stream, as [Reader.Stops] does. A stream without them yields none.
+func Stops(s Stream) iter.Seq2[*tachyon.Stops, error] {
+	if r, ok := s.(interface {
+		Stops() iter.Seq2[*tachyon.Stops, error]
+	}); ok {
+		return r.Stops()
+	}
+	return func(func(*tachyon.Stops, error) bool) {}
+}

@@ -1,0 +1,197 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"encoding/binary"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// farEnd is what a descriptor refers to.
+type farEnd struct{ kind, name string }
+
+// describeDescriptor says what a file descriptor is. Its kind is "" if that is not known, as that of a connection which is not
+// made yet. For a connection to a port in listening, it names the port and the peer without its port, which differs with each
+// connection. port is the local one, 0 if there is none.
+func describeDescriptor(fd int, listening map[uint16]bool) (end farEnd, port uint16) {
+	local, e := socketName(unix.SYS_GETSOCKNAME, fd)
+	if e == unix.ENOTSOCK {
+		return describeFile(fd), 0
+	}
+	if e != 0 {
+		return farEnd{}, 0
+	}
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return farEnd{}, 0
+	}
+	network, at, port := socketAddress(local, kind)
+	if network == "" {
+		return farEnd{}, 0
+	}
+	if accepts(fd) {
+		return farEnd{tachyon.ObjectListener, network + " " + at}, port
+	}
+	peer, e := socketName(unix.SYS_GETPEERNAME, fd)
+	switch {
+	case e == unix.ENOTCONN && kind == unix.SOCK_DGRAM && at != "":
+		return farEnd{tachyon.ObjectListener, network + " " + at}, port // anyone may send to it
+	case e != 0:
+		return farEnd{}, 0
+	}
+	_, to, _ := socketAddress(peer, kind)
+	switch {
+	case to == "" && at == "":
+		return farEnd{tachyon.ObjectConnection, network}, 0 // a pair of Unix sockets
+	case to == "": // of Unix sockets only the one that is dialed has a name
+		return farEnd{tachyon.ObjectConnection, network + " " + at + " from a client"}, 0
+	case network == "tcp" && listening[port]:
+		return farEnd{tachyon.ObjectConnection, network + " :" + strconv.Itoa(int(port)) + " from " + to[:strings.LastIndexByte(to, ':')]}, port
+	}
+	return farEnd{tachyon.ObjectConnection, network + " " + to}, port
+}
+
+// accepts reports whether a descriptor is a socket that accepts connections.
+func accepts(fd int) bool {
+	v, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	return err == nil && v != 0
+}
+
+// listeners returns the ports on which the program accepts connections, as far as their descriptors are small numbers. Later ones are
+// found as goroutines wait for them.
+func listeners() map[uint16]bool {
+	ports := map[uint16]bool{}
+	for fd := range 256 {
+		if !accepts(fd) {
+			continue
+		}
+		if local, e := socketName(unix.SYS_GETSOCKNAME, fd); e == 0 {
+			if _, _, port := socketAddress(local, unix.SOCK_STREAM); port != 0 {
+				ports[port] = true
+			}
+		}
+	}
+	return ports
+}
+
+// socketName returns the address of a socket as the kernel has it, given getsockname or getpeername. Package unix has a type for each
+// family of addresses, which programs would link.
+func socketName(call uintptr, fd int) ([]byte, unix.Errno) {
+	b := make([]byte, unix.SizeofSockaddrAny)
+	n := uint32(len(b))
+	_, _, e := unix.Syscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&n)))
+	return b[:min(n, uint32(len(b)))], e
+}
+
+// socketAddress returns the network, address and port of a socket of the given type. The network is "" if the address is of a
+// family that has no name here, and the address "" if it has none.
+func socketAddress(a []byte, kind int) (network, address string, port uint16) {
+	switch kind {
+	case unix.SOCK_STREAM:
+		network = "tcp"
+	case unix.SOCK_DGRAM:
+		network = "udp"
+	default:
+		network = "ip"
+	}
+	family := 0
+	if len(a) >= 2 {
+		family = int(binary.NativeEndian.Uint16(a))
+	}
+	switch {
+	case family == unix.AF_INET && len(a) >= unix.SizeofSockaddrInet4:
+		port = binary.BigEndian.Uint16(a[2:])
+		return network, joinPort(ipv4(a[4:8]), port), port
+	case family == unix.AF_INET6 && len(a) >= unix.SizeofSockaddrInet6:
+		port = binary.BigEndian.Uint16(a[2:])
+		return network, joinPort(ipv6([16]byte(a[8:24]), binary.NativeEndian.Uint32(a[24:])), port), port
+	case family == unix.AF_UNIX:
+		path := string(a[2:])
+		if strings.HasPrefix(path, "\x00") { // an abstract name, which may have any bytes
+			return "unix", "@" + path[1:], 0
+		}
+		path, _, _ = strings.Cut(path, "\x00")
+		return "unix", path, 0
+	}
+	return "", "", 0
+}
+
+// joinPort returns host:port. An address that means every one of the machine is left out.
+func joinPort(host string, port uint16) string {
+	if host == "0.0.0.0" || host == "[::]" {
+		host = ""
+	}
+	return host + ":" + strconv.Itoa(int(port))
+}
+
+func ipv4(b []byte) string {
+	var text []byte
+	for _, x := range b {
+		text = append(strconv.AppendUint(text, uint64(x), 10), '.')
+	}
+	return string(text[:len(text)-1])
+}
+
+// ipv6 returns an address in brackets, as RFC 5952 writes it, and one that stands for an IPv4 address as that. Package net has this, but
+// programs that use no network do not link it, and package net/netip starts a goroutine.
+func ipv6(b [16]byte, zone uint32) string {
+	var groups [8]uint16
+	for i := range groups {
+		groups[i] = uint16(b[2*i])<<8 | uint16(b[2*i+1])
+	}
+	if [6]uint16(groups[:6]) == [6]uint16{5: 0xffff} {
+		return ipv4(b[12:])
+	}
+	from, zeros := 0, 1 // the first longest run of zeros, of at least two
+	for i := range groups {
+		n := 0
+		for i+n < 8 && groups[i+n] == 0 {
+			n++
+		}
+		if n > zeros {
+			from, zeros = i, n
+		}
+	}
+	text := "["
+	for i := 0; i < 8; i++ {
+		if zeros > 1 && i == from {
+			text += "::"
+			i += zeros - 1
+			continue
+		}
+		if i > 0 && text[len(text)-1] != ':' {
+			text += ":"
+		}
+		text += strconv.FormatUint(uint64(groups[i]), 16)
+	}
+	if zone != 0 {
+		text += "%" + strconv.FormatUint(uint64(zone), 10)
+	}
+	return text + "]"
+}
+
+// describeFile says what a descriptor is that is no socket.
+func describeFile(fd int) farEnd {
+	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return farEnd{}
+	}
+	kind, what, ok := strings.Cut(name, ":") // pipe:[4711]
+	what = strings.TrimSuffix(strings.TrimPrefix(what, "["), "]")
+	switch {
+	case ok && kind == "pipe":
+		return farEnd{tachyon.ObjectPipe, "pipe " + what}
+	case ok && kind == "anon_inode":
+		return farEnd{tachyon.ObjectFile, what} // such as eventfd
+	case strings.HasPrefix(name, "/"):
+		return farEnd{tachyon.ObjectFile, "file " + name}
+	}
+	return farEnd{}
+}

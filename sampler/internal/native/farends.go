@@ -1,0 +1,134 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"time"
+
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// The drain's part of which file or connection a goroutine in [IO wait] waits for (pollwaits.go has the handler's). What a
+// descriptor is, the kernel is asked once for each of its uses. The answer counts only if the pollDesc had the same use before and
+// after the question: Go gives up the pollDesc before it closes the descriptor.
+//
+// Descriptors with one name are one object, such as all connections to a database: a program may make a new one for each request. The
+// first maxEager names get a number at once. Later ones need a place, as other objects do (objectlist.go).
+
+const (
+	maxDescriptors = 1 << 16 // that are remembered; then all are asked for again
+	surelySame     = 5 * time.Second
+)
+
+// descriptors has the open files that goroutines have waited for.
+type descriptors struct {
+	s         *shared
+	known     map[uint64]descriptor // by the address of the pollDesc
+	named     map[farEnd]*source.Object
+	listening map[uint16]bool // ports on which the program has accepted connections
+}
+
+// descriptor is one use of a pollDesc. PollFDSeq has some 19 bits and wraps around, so after surelySame the kernel is asked again.
+type descriptor struct {
+	seq  uint64
+	saw  time.Duration
+	end  farEnd
+	lost bool // it was closed before the kernel was asked
+}
+
+func newDescriptors(s *shared) *descriptors {
+	return &descriptors{s: s, known: map[uint64]descriptor{}, named: map[farEnd]*source.Object{}}
+}
+
+// waitsFor notes what a record's goroutine waits for. s is the stack of the record. waitsFor returns
+// the stack with the number of the object, connection or file, or s if there is none.
+func (d *drain) waitsFor(g *goroutine, r record, s *stack) *stack {
+	g.wait, g.waits = 0, g.waits[:0]
+	switch {
+	case len(r.objects()) == 0 || !d.stacks.waitFrames:
+		return s
+	case d.s.waits.Poll>>(r.reason()&63)&1 != 0:
+		return d.pollsFor(r, s)
+	}
+	return d.objectOf(g, r, s)
+}
+
+// pollsFor returns the stack of a record's goroutine, which is in [IO wait], with the number of what it waits for. It returns s if
+// that is not known.
+func (d *drain) pollsFor(r record, s *stack) *stack {
+	list := r.objects()
+	if len(list) != pollWords {
+		if len(list) == 1 {
+			d.learn(list[0], r[headG])
+		}
+		return s
+	}
+	ends, p, seq := d.ends, list[0], list[2]
+	c, ok := ends.known[p]
+	if !ok || c.seq != seq || d.objects.now-c.saw > surelySame || !c.lost && c.end.kind == "" {
+		c = descriptor{seq: seq}
+		if c.end, ok = ends.ask(uintptr(p)+d.l.PollFDSeq, seq, int(list[1])); !ok {
+			c.lost, c.end = true, farEnd{}
+		}
+		if len(ends.known) >= maxDescriptors {
+			clear(ends.known)
+		}
+	}
+	c.saw = d.objects.now
+	ends.known[p] = c
+	if c.end.kind == "" {
+		return s
+	}
+	x := ends.named[c.end]
+	if x == nil {
+		if x = d.objects.addNamed(c.end, len(ends.named)); x == nil {
+			return s
+		}
+		ends.named[c.end] = x
+	}
+	return d.stacks.numbered(s, x)
+}
+
+// ask asks the kernel what a descriptor is. It returns false if the descriptor is no longer the one whose use had the count
+// seq, which is at seqAt.
+func (e *descriptors) ask(seqAt uintptr, seq uint64, fd int) (farEnd, bool) {
+	if mem.LoadAcquire(seqAt) != seq {
+		return farEnd{}, false
+	}
+	if e.listening == nil {
+		e.listening = listeners()
+	}
+	end, port := describeDescriptor(fd, e.listening)
+	if mem.LoadAcquire(seqAt) != seq {
+		return farEnd{}, false
+	}
+	if end.kind == tachyon.ObjectListener && port != 0 {
+		e.listening[port] = true
+	}
+	return end, true
+}
+
+// learn notes that a page has pollDescs if a word from a stack is the address of one there. gp is the goroutine that had it.
+func (d *drain) learn(p, gp uint64) {
+	if p%pollAlign != 0 {
+		return
+	}
+	var words [pollAlign / 8]uint64
+	if mem.Read(uintptr(p), words[:]) == nil && (words[d.l.PollRG/8] == gp || words[d.l.PollWG/8] == gp) {
+		d.s.addPoll(p)
+	}
+}
+
+// addNamed gives a number to something with a name of which others exist already. It returns nil if there is no number left.
+func (o *objectList) addNamed(end farEnd, others int) *source.Object {
+	if o.numbers == maxNumber || others >= maxEager && o.places == 0 {
+		return nil
+	}
+	if others >= maxEager {
+		o.places--
+	}
+	x := o.add(source.Object{Object: tachyon.Object{Kind: end.kind, Name: end.name}})
+	return &x
+}

@@ -1,0 +1,336 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// ends has goroutines that wait for files and connections, and what each waits for. What they do not wait for, they leave open to the
+// end of the process.
+type ends struct {
+	t    *testing.T
+	want map[uint64]string
+}
+
+// wait starts a goroutine that waits.
+func (e *ends) wait(want string, wait func()) {
+	id := make(chan uint64)
+	go func() {
+		id <- currentGoid()
+		wait()
+	}()
+	e.want[<-id] = want
+}
+
+// read starts a goroutine that reads what never comes.
+func (e *ends) read(want string, from interface{ Read([]byte) (int, error) }) {
+	e.wait(want, func() { from.Read(make([]byte, 1)) })
+}
+
+// connect lets both ends of a connection to a listener wait, and its listener.
+func (e *ends) connect(l net.Listener, kind, client, server string) {
+	accepted := make(chan net.Conn)
+	go func() {
+		c, _ := l.Accept()
+		accepted <- c
+	}()
+	c, err := net.Dial(l.Addr().Network(), l.Addr().String())
+	testenv.OK(e.t, err)
+	e.read("connection "+client, c)
+	e.read("connection "+server, <-accepted)
+	e.wait("listener "+kind, func() { l.Accept() })
+}
+
+func (e *ends) listen(network, address string) (net.Listener, string) {
+	l, err := net.Listen(network, address)
+	testenv.OK(e.t, err)
+	a := l.Addr().String()
+	return l, a[strings.LastIndexByte(a, ':')+1:]
+}
+
+// TestFarEnds compares what goroutines in [IO wait] wait for with the truth, of each kind: who has dialed waits for the address, who has
+// accepted for the host at the other end. The second session walks the goroutines only once, because a collection has stamped them.
+func TestFarEnds(t *testing.T) {
+	if !alone(t) {
+		return // the goroutines do not end
+	}
+	e := &ends{t, map[uint64]string{}}
+	l, port := e.listen("tcp", "127.0.0.1:0")
+	e.connect(l, "tcp 127.0.0.1:"+port, "tcp 127.0.0.1:"+port, "tcp :"+port+" from 127.0.0.1")
+	l, port = e.listen("tcp4", ":0")
+	e.connect(l, "tcp :"+port, "tcp 127.0.0.1:"+port, "tcp :"+port+" from 127.0.0.1")
+	l, port = e.listen("tcp6", "[::1]:0")
+	e.connect(l, "tcp [::1]:"+port, "tcp [::1]:"+port, "tcp :"+port+" from [::1]")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "socket")
+	l, _ = e.listen("unix", path)
+	e.connect(l, "unix "+path, "unix "+path, "unix "+path+" from a client")
+	abstract := fmt.Sprintf("@gotach-%d", os.Getpid())
+	l, _ = e.listen("unix", abstract)
+	e.connect(l, "unix "+abstract, "unix "+abstract, "unix "+abstract+" from a client")
+
+	u := testenv.Must(net.ListenPacket("udp", "127.0.0.1:0"))
+	e.wait("listener udp "+u.LocalAddr().String(), func() { u.ReadFrom(make([]byte, 1)) })
+	c := testenv.Must(net.Dial("udp", u.LocalAddr().String()))
+	e.read("connection udp "+u.LocalAddr().String(), c)
+
+	r, w, err := os.Pipe()
+	testenv.OK(t, err)
+	e.read("pipe "+pipeName(t, r), r)
+	r2, w2, err := os.Pipe()
+	testenv.OK(t, err)
+	e.wait("pipe "+pipeName(t, r2), func() { w2.Write(make([]byte, 1<<20)) })
+	fifo := filepath.Join(dir, "fifo")
+	testenv.OK(t, unix.Mkfifo(fifo, 0o600))
+	f := testenv.Must(os.OpenFile(fifo, os.O_RDWR, 0))
+	e.read("file file "+fifo, f)
+	fd := testenv.Must(unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC))
+	event := os.NewFile(uintptr(fd), "event")
+	e.wait("file eventfd", func() { event.Read(make([]byte, 8)) })
+	pair := testenv.Must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0))
+	e.read("connection unix", os.NewFile(uintptr(pair[0]), "pair"))
+
+	for range 2 {
+		var mu sync.Mutex
+		latest := map[uint64]string{}
+		sample := newRecorder()
+		sample.keep = func(s *taken) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if latest[s.goroutine] = s.stack[0].Func; s.object != nil {
+				latest[s.goroutine] = s.object.Kind + " " + s.object.Name
+			}
+			return false
+		}
+		var wrong []string
+		sessionWith(t, source.Config{WaitFrames: true}, sample, func() {
+			testenv.Await(func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				wrong = nil
+				for id, want := range e.want {
+					if got := latest[id]; got != want {
+						wrong = append(wrong, fmt.Sprintf("waits for %q, want %q", got, want))
+					}
+				}
+				return len(wrong) == 0
+			})
+		})
+		if len(wrong) > 0 {
+			t.Errorf("%s: %s", runtime.Version(), strings.Join(wrong, "\n"))
+		}
+		runtime.GC()
+	}
+	runtime.KeepAlive([]any{r, w, r2, w2, f, event})
+}
+
+// pipeName returns how a pipe is called, without making its descriptor one that blocks.
+func pipeName(t *testing.T, f *os.File) string {
+	raw, err := f.SyscallConn()
+	testenv.OK(t, err)
+	var st unix.Stat_t
+	testenv.OK(t, raw.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &st) }))
+	testenv.OK(t, err)
+	return fmt.Sprint("pipe ", st.Ino)
+}
+
+// TestFarEndsReused opens and closes connections to two servers as fast as it can, so that descriptors and pollDescs are used again all the time.
+// A goroutine dials one server only: no wait may name the other one. One goroutine of each server keeps a connection until it has a name. Stacks grow, connections are closed while goroutines wait for them, and the
+// collector runs: no visit may fault.
+func TestFarEndsReused(t *testing.T) {
+	var stop atomic.Bool
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	want := map[uint64]string{}       // by goroutine
+	saw := map[uint64]chan struct{}{} // of those that keep their connections: one has a name
+	end := make(chan struct{})
+	for range 2 {
+		l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
+		defer l.Close()
+		all.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				all.Go(func() {
+					defer c.Close()
+					c.Read(make([]byte, 1))
+					c.Write(make([]byte, 1))
+					c.Read(make([]byte, 1))
+				})
+			}
+		})
+		for i := range 4 {
+			all.Go(func() {
+				named := make(chan struct{}, 1)
+				mu.Lock()
+				want[currentGoid()] = "tcp " + l.Addr().String()
+				saw[currentGoid()] = named
+				mu.Unlock()
+				defer l.Close()
+				for n := 0; !stop.Load(); n++ {
+					c, err := net.Dial("tcp", l.Addr().String())
+					if err != nil {
+						break
+					}
+					c.(*net.TCPConn).SetLinger(0) // its port is free at once
+					switch i {
+					case 0: // closed while somebody waits for it
+						time.AfterFunc(time.Duration(n%200)*time.Microsecond, func() { c.Close() })
+					case 1:
+						go func() {
+							select {
+							case <-named:
+							case <-end:
+							}
+							c.Close()
+						}()
+					default:
+						c.Write(make([]byte, 1))
+					}
+					deepRead(n%64, c)
+					c.Close()
+				}
+			})
+		}
+	}
+	all.Go(func() {
+		for !stop.Load() {
+			runtime.GC()
+			time.Sleep(time.Millisecond)
+		}
+	})
+	named, seen := 0, map[string]bool{}
+	r := newRecorder()
+	r.keep = func(s *taken) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if w := want[s.goroutine]; w != "" && s.object != nil && s.stack[0].Func == "[IO wait]" {
+			named++
+			select {
+			case saw[s.goroutine] <- struct{}{}:
+			default:
+			}
+			seen[s.object.Name] = true
+			if s.object.Kind != tachyon.ObjectConnection || s.object.Name != w {
+				t.Errorf("a goroutine that dials %s waits for %s %s: %v", w, s.object.Kind, s.object.Name, s.stack)
+			}
+		}
+		return false
+	}
+	sessionWith(t, source.Config{WaitFrames: true, Rate: 10000, Budget: 50}, r, func() {
+		testenv.Await(func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return named > 10 && len(seen) == 2
+		})
+	})
+	stop.Store(true)
+	close(end)
+	if named <= 10 || len(seen) != 2 {
+		t.Errorf("%d waits have names: %v", named, seen)
+	}
+	all.Wait()
+}
+
+// deepRead reads from a connection in a stack of n more frames.
+//
+//go:noinline
+func deepRead(n int, c net.Conn) byte {
+	var room [512]byte
+	if n > 0 {
+		return deepRead(n-1, c) + room[n]
+	}
+	c.Read(room[:1])
+	return room[0]
+}
+
+// TestPollPages reads only in pages that are known: nothing else may be followed.
+func TestPollPages(t *testing.T) {
+	memory := testenv.Must(mem.Map(pollSlots*8 + 8192))
+	defer unix.Munmap(memory)
+	s := &shared{pollPages: memory.Addr()}
+	s.Off = goruntime.Layouts["go1.27"].Offsets
+	page := memory.Addr() + pollSlots*8
+	stack, out, p, g := page+4096, page+5120, uint64(page)+128, uint64(page)
+	mem.Store64(uintptr(p)+s.Off.PollRG, g)
+	mem.Store64(uintptr(p)+s.Off.PollFD, 7)
+	mem.Store64(uintptr(p)+s.Off.PollFDSeq, 70)
+	r := rest{sp: stack, hi: stack + 64}
+	visit := func(word, at uint64) string {
+		mem.Store64(stack+uintptr(at), word)
+		s.pollAt = at
+		var got []uint64
+		for i := range s.pollDesc(uintptr(g), out, r.pollWord(s), s.isPoll(r.pollWord(s))) {
+			got = append(got, mem.Load64(out+uintptr(i)*8))
+		}
+		return fmt.Sprint(got)
+	}
+	check := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	check("a page that is not known", visit(p, 16), fmt.Sprint([]uint64{p}))
+	for _, word := range []uint64{1, 64, 4096, 1 << 40, ^uint64(0), p + 8} { // none of them may be followed
+		s.addPoll(1 << 30)
+		check("no address", visit(word, 16), fmt.Sprint([]uint64{word}))
+	}
+	check("nothing", visit(0, 16), "[]")
+	s.addPoll(p)
+	check("a known page", visit(p, 16), fmt.Sprint([]uint64{p, 7, 70}))
+	check("beyond the stack", visit(p, 64), "[]")
+	mem.Store64(uintptr(p)+s.Off.PollRG, 0)
+	check("nobody waits", visit(p, 16), "[]")
+	mem.Store64(uintptr(p)+s.Off.PollWG, g)
+	check("waits to write", visit(p, 16), fmt.Sprint([]uint64{p, 7, 70}))
+	for i := range uint64(2 * pollSlots) {
+		s.addPoll(1<<40 + i<<12)
+	}
+	if s.pollFull != 1 {
+		t.Error("there is room for all pages")
+	}
+	check("no room", visit(1<<50, 16), "[]")
+	check("a page from before", visit(p, 16), fmt.Sprint([]uint64{p, 7, 70}))
+}
+
+// TestSocketAddress writes addresses as package net does.
+func TestSocketAddress(t *testing.T) {
+	for _, ip := range []string{"10.2.3.4", "255.255.255.255", "::1", "2001:db8::1", "2001:db8:0:1:1:1:1:1", "2001:0:0:1::1", "fe80::", "1::", "::ffff:10.0.0.1", "1:0:0:2::3", "::2:0:0:1", "1:2:3:4:5:6:7:8"} {
+		a := net.TCPAddr{IP: net.ParseIP(ip), Port: 5432}
+		s := make([]byte, unix.SizeofSockaddrInet6)
+		binary.NativeEndian.PutUint16(s, unix.AF_INET6)
+		binary.BigEndian.PutUint16(s[2:], 5432)
+		copy(s[8:], a.IP.To16())
+		if v4 := a.IP.To4(); v4 != nil && !strings.Contains(ip, ":") {
+			s = s[:unix.SizeofSockaddrInet4]
+			binary.NativeEndian.PutUint16(s, unix.AF_INET)
+			copy(s[4:], v4)
+		}
+		network, got, port := socketAddress(s, unix.SOCK_STREAM)
+		if network != "tcp" || got != a.String() || port != 5432 {
+			t.Errorf("%s: %s %s %d, want %s", ip, network, got, port, a.String())
+		}
+	}
+}
