@@ -41,11 +41,12 @@ func finalSamples(t *testing.T, query string) {
 	}
 	r := testenv.Must(reader.New(bytes.NewReader(body)))
 	waited := map[uint64]time.Duration{}
-	for s, err := range reader.Weighted(r) {
+	src := samples(r)
+	for s, err := range src.Samples() {
 		testenv.OK(t, err)
-		for _, id := range s.Stack {
-			if strings.HasSuffix(r.Frames()[id].Func, ".handlerTestWait") {
-				waited[s.Thread] += s.Wall()
+		for _, id := range src.AppendStack(nil, s.Stack) {
+			if strings.HasSuffix(src.Frames()[id].Func, ".handlerTestWait") {
+				waited[s.Goroutine] += s.Wall
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/nytprof"
 	"github.com/gotach/profiler/tachyon"
@@ -136,6 +137,11 @@ func TestPast(t *testing.T) {
 	}
 }
 
+// samples are those of a file, with their weights.
+func samples(r *reader.Reader) *stream.Source {
+	return testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{}))
+}
+
 // checkLoad checks the times of load's two functions, and creators and labels of their goroutines. It closes the
 // file. part says that the goroutines began before the profile.
 func checkLoad(t *testing.T, r *reader.Reader, labels, part bool) *tachyon.Metadata {
@@ -146,15 +152,16 @@ func checkLoad(t *testing.T, r *reader.Reader, labels, part bool) *tachyon.Metad
 		t.Fatalf("the session is %+v, the header %+v, %v", m.Session, r.Header(), err)
 	}
 	times, ids := map[string]time.Duration{}, map[uint64]bool{}
-	for s, err := range reader.Weighted(r) {
+	src := samples(r)
+	for s, err := range src.Samples() {
 		testenv.OK(t, err)
 		if s.Interpreter == tachyon.Process {
 			continue // CPU time of before the goroutine was known
 		}
-		for _, id := range s.Stack {
-			if _, name, _ := strings.Cut(r.Frames()[id].Func, ".handlerTest"); name != "" {
-				times[name] += s.Wall()
-				ids[s.Thread] = true
+		for _, id := range src.AppendStack(nil, s.Stack) {
+			if _, name, _ := strings.Cut(src.Frames()[id].Func, ".handlerTest"); name != "" {
+				times[name] += s.Wall
+				ids[s.Goroutine] = true
 			}
 		}
 	}

@@ -53,15 +53,16 @@ func checkWindow(t *testing.T, a answer, want time.Duration) (waited time.Durati
 		return 0
 	}
 	from, to := uint64(m.Session.Start.UnixMicro()), uint64(m.Session.Start.Add(m.Session.Duration).UnixMicro())+1
-	for s, err := range reader.Weighted(r) {
+	src := samples(r)
+	for s, err := range src.Samples() {
 		testenv.OK(t, err)
 		if s.Time <= from || s.Time > to {
 			t.Errorf("a sample %d µs after the start of %v", s.Time-from, m.Session.Duration)
 			return 0
 		}
-		for _, id := range s.Stack {
-			if strings.HasSuffix(r.Frames()[id].Func, ".handlerTestWait") {
-				waited += s.Wall()
+		for _, id := range src.AppendStack(nil, s.Stack) {
+			if strings.HasSuffix(src.Frames()[id].Func, ".handlerTestWait") {
+				waited += s.Wall
 			}
 		}
 	}

@@ -4,7 +4,7 @@
 //
 // # Weight
 //
-// A sample's weight follows the rule of [reader.Weighted]: it is the time since the same
+// A sample's weight follows the rule of [reader.BatchSample.Weight]: it is the time since the same
 // goroutine's previous sample. All of it is wall time. It is CPU time too if the
 // sample says that the goroutine used a CPU. So shares are right even if ticks were
 // late or left out. Time of goroutines that no sample stands for is a record with the

@@ -26,20 +26,6 @@ func BenchmarkBig(b *testing.B) {
 	}
 }
 
-// BenchmarkWeighted is BenchmarkBig with weights.
-func BenchmarkWeighted(b *testing.B) {
-	benchmark(b, "document-v2", func(r *reader.Reader) (samples, sum int) {
-		for s, err := range reader.Weighted(r) {
-			if err != nil { // OK would take longer than the sample
-				b.Fatal(err)
-			}
-			samples++
-			sum += int(s.Weight)
-		}
-		return samples, sum
-	})
-}
-
 // benchmark reads the file big b.N times and reports the cost of one sample.
 func benchmark(b *testing.B, folder string, read func(*reader.Reader) (samples, sum int)) {
 	r := open(b, filepath.Join(testdata, folder, "big.zstd.bin"))

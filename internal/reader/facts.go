@@ -1,14 +1,26 @@
 package reader
 
 import (
-	"cmp"
 	"errors"
 	"iter"
 	"math"
-	"slices"
+	"time"
 
 	"github.com/gotach/profiler/tachyon"
 )
+
+// A Stream is a profile with all its samples: a file (*[Reader]), several files joined, or
+// the samples of another format. All methods may be called many times, and Samples starts
+// from the beginning each time. The Stream owns the results; the caller must not change
+// them.
+type Stream interface {
+	Header() tachyon.Header
+	Frames() []tachyon.Frame // the elements of Sample.Stack are indices into it
+	Metadata() (*tachyon.Metadata, error)
+	// Samples yields all samples. The samples of one thread are in the order in which they
+	// were taken. A sample is valid until the next one.
+	Samples() iter.Seq2[*tachyon.Sample, error]
+}
 
 // Goroutines and objects can be most of a file, so streams may have methods like those of Reader with which they are
 // read without all being in memory. The functions of this file call such a method of a stream.
@@ -64,17 +76,6 @@ func FirstWeights(s Stream) ([]FirstWeight, error) {
 	return sortWeights(list), nil
 }
 
-// TakeWeight returns the weight of a goroutine's first sample, given the list of FirstWeights, and whether it is
-// known. It is known only once: a thread of another interpreter may have the same id.
-func TakeWeight(list []FirstWeight, goroutine uint64) (weight uint64, ok bool) {
-	i, ok := slices.BinarySearchFunc(list, goroutine, func(w FirstWeight, id uint64) int { return cmp.Compare(w.Goroutine, id) })
-	if !ok || list[i].Weight == 0 {
-		return 0, false
-	}
-	weight, list[i].Weight = list[i].Weight, 0
-	return weight, true
-}
-
 // Objects returns a stream's objects in the order of their numbers. It does not read the goroutines if that can be
 // avoided.
 func Objects(s Stream) ([]tachyon.Object, error) {
@@ -103,4 +104,10 @@ func Objects(s Stream) ([]tachyon.Object, error) {
 		list = append(list, *o)
 	}
 	return latest(list), nil
+}
+
+// Micros converts µs, the unit of times in a file, to a Duration. If us is too large, it
+// returns the longest Duration in whole µs.
+func Micros(us uint64) time.Duration {
+	return time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
 }

@@ -136,20 +136,16 @@ func (n *numbering) begin(b *Batch) {
 // record begins the samples of a record, whose thread was found last and has its stack.
 func (n *numbering) record(th *numbered) {
 	if l := n.lists; l != nil {
-		at, s := &l.of[n.last], &l.out
-		s.Thread, s.Interpreter, s.Stack, s.thread = th.id, th.interpreter, at.frames[at.top:], uint32(n.last)
+		at := &l.of[n.last]
+		l.out.Thread, l.out.Interpreter, l.out.Stack = th.id, th.interpreter, at.frames[at.top:]
 	}
 }
 
 // add adds a sample of the thread that was found last. It returns false when no more is wanted.
 func (n *numbering) add(th *numbered, since uint64, status tachyon.Status, first bool) bool {
 	if l := n.lists; l != nil {
-		s := &l.out
-		if s.Time, s.Status = th.time, status; l.plain != nil {
-			return l.plain(&s.Sample, nil)
-		}
-		s.since, s.first = since, first
-		return l.yield(s, nil)
+		l.out.Time, l.out.Status = th.time, status
+		return l.yield(&l.out, nil)
 	}
 	b := n.batch
 	b.Samples = append(b.Samples, BatchSample{

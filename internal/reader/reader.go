@@ -13,8 +13,7 @@
 //		}
 //	}
 //
-// [Weighted] yields the samples with their weights, and [Reader.Batches] yields them with numbers in
-// place of stacks, which is faster. Times are in microseconds. A file that
+// [Reader.Batches] yields them with numbers in place of stacks, which is faster. Times are in microseconds. A file that
 // is being written, or whose program was killed, is read with the journal beside it; see
 // [Reader.Unfinished].
 //
@@ -37,7 +36,7 @@
 //
 //   - follow.go, follow_samples.go, follow_facts.go, follow_source.go: a file that is being written, again and again
 //   - objects.go: which frames have numbers of objects
-//   - weighted.go, facts.go: Stream, and what every stream can say: weights, goroutines, objects
+//   - facts.go: Stream, and what every stream can say: weights, goroutines, objects
 //   - unfinished.go: file and journal read as one
 //   - samples.go: samples one by one
 //   - metadata.go, objectrecords.go, records.go: session, objects and goroutines

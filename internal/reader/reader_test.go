@@ -1,12 +1,9 @@
 package reader_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -152,41 +149,5 @@ func TestMetadataForeignOrBroken(t *testing.T) {
 	b := builder{strings: []string{`{"gotach":"session"}`, `{"gotach":"session"}`}}
 	if _, err := openBytes(t, b.bytes()).Metadata(); err == nil {
 		t.Error("two sessions gave no error")
-	}
-}
-
-var update = flag.Bool("update", false, "write the file of Example_goroutines anew")
-
-// The file that Example_goroutines reads is up to date: the writer makes it from two
-// goroutines. Goroutine 1 computes; goroutine 7 serves two requests and waits most of the
-// time.
-func TestGoroutinesFile(t *testing.T) {
-	const start, want = 1_700_000_000_000_000, "testdata/goroutines/app.tach"
-	const running, queued = tachyon.HasGIL | tachyon.OnCPU, tachyon.GILRequested
-	got := written(t, writer.Options{Start: start, Interval: 1000, Uncompressed: true}, func(w *writer.Writer) (err error) {
-		work := w.Intern(tachyon.Frame{File: "main.go", Func: "main.work", Line: 30})
-		serve := w.Intern(tachyon.Frame{File: "main.go", Func: "main.serve", Line: 40})
-		wait := w.Intern(tachyon.Frame{Func: "[chan receive]"})
-		for _, s := range []tachyon.Sample{
-			{Thread: 1, Time: start + 1000, Status: running, Stack: []uint32{work}},
-			{Thread: 7, Time: start + 1000, Status: running, Stack: []uint32{serve}},
-			{Thread: 1, Time: start + 2000, Status: running, Stack: []uint32{work}},
-			{Thread: 1, Time: start + 3000, Status: running, Stack: []uint32{work}},
-			{Thread: 1, Time: start + 4000, Status: queued, Stack: []uint32{work}},
-			{Thread: 7, Time: start + 6000, Stack: []uint32{wait, serve}},
-		} {
-			err = errors.Join(err, w.Write(&s))
-		}
-		cart, pay := map[string]string{"endpoint": "/cart"}, map[string]string{"endpoint": "/pay"}
-		return errors.Join(err, w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": []tachyon.Goroutine{
-			{ID: 1, First: 1000, Last: 4000},
-			{ID: 7, Parent: 1, First: 1000, Last: 6000, Labels: []tachyon.LabelSpan{{From: 1000, Labels: cart}, {From: 4000, Labels: pay}}},
-		}}))
-	})
-	if *update {
-		testenv.OK(t, os.WriteFile(want, got, 0o666))
-	}
-	if there, err := os.ReadFile(want); err != nil || !bytes.Equal(there, got) {
-		t.Errorf("%s differs from the writer's output (%v); run go test ./reader -run TestGoroutinesFile -update", want, err)
 	}
 }

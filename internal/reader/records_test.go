@@ -195,7 +195,7 @@ func FuzzRecords(f *testing.F) {
 			if err != nil && (!errors.As(err, &format) || format.Offset < 0 || format.Offset > int64(len(data)) || m != nil) {
 				t.Fatalf("%v, %v", m, err)
 			}
-			for range reader.Weighted(r) {
+			for range r.Batches(nil, tachyon.MaxTime) {
 			}
 		})
 		if bound := 256<<20 + 2000*uint64(len(data)); n > bound {

@@ -15,76 +15,21 @@ import (
 // Each range over the result starts from the beginning.
 func (r *Reader) Samples() iter.Seq2[*tachyon.Sample, error] {
 	return func(yield func(*tachyon.Sample, error) bool) {
-		if err := r.list(&lists{plain: yield}); err != nil {
+		n := newNumbering(r.Size(), r.header.Threads, r.header.Threads)
+		defer n.free()
+		n.lists = &lists{yield: yield}
+		if err := r.newDecoder(math.MaxUint64).read(n, false); err != nil && err != errStop {
 			yield(nil, err)
 		}
 	}
 }
 
-// A listedSample is a sample with what a batch says of it.
-type listedSample struct {
-	tachyon.Sample
-	since  uint64
-	thread uint32
-	first  bool
-}
-
-// listed yields the samples of a stream.
-func listed(s Stream) iter.Seq2[*listedSample, error] {
-	if r, ok := s.(interface {
-		each(yield func(*listedSample, error) bool)
-	}); ok {
-		return r.each
-	}
-	return func(yield func(*listedSample, error) bool) {
-		n := newNumbering(math.MaxInt64, 0, math.MaxUint32)
-		defer n.free()
-		n.begin(&Batch{})
-		start := s.Header().Start
-		var out listedSample
-		for x, err := range s.Samples() {
-			if err == nil {
-				err = n.find(x.Thread, x.Interpreter, start)
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			th := &n.threads[n.last]
-			out = listedSample{Sample: *x, since: x.Time - th.time, thread: uint32(n.last), first: th.begin()}
-			th.time = x.Time
-			if !yield(&out, nil) {
-				return
-			}
-		}
-	}
-}
-
-// each implements listed.
-func (r *Reader) each(yield func(*listedSample, error) bool) {
-	if err := r.list(&lists{yield: yield}); err != nil {
-		yield(nil, err)
-	}
-}
-
-// list passes all samples to l.
-func (r *Reader) list(l *lists) error {
-	n := newNumbering(r.Size(), r.header.Threads, r.header.Threads)
-	defer n.free()
-	n.lists = l
-	if err := r.newDecoder(math.MaxUint64).read(n, false); err != errStop {
-		return err
-	}
-	return nil
-}
-
 // lists are the stacks of threads as lists of frames.
 type lists struct {
-	yield func(*listedSample, error) bool
-	plain func(*tachyon.Sample, error) bool // is called instead if it is not nil
-	of    []list                            // by thread
-	slab  []uint32                          // memory for the next ones
-	out   listedSample
+	yield func(*tachyon.Sample, error) bool
+	of    []list   // by thread
+	slab  []uint32 // memory for the next ones
+	out   tachyon.Sample
 }
 
 // A list is the latest stack of a thread: frames[top:], innermost first.

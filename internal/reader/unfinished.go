@@ -112,7 +112,7 @@ func (r *Reader) count(p journal.Point) (samples uint64, threads uint32, err err
 	d.uncounted = true
 	n := newNumbering(r.Size(), p.Threads, math.MaxUint32)
 	defer n.free()
-	n.lists = &lists{plain: func(*tachyon.Sample, error) bool { samples++; return true }}
+	n.lists = &lists{yield: func(*tachyon.Sample, error) bool { samples++; return true }}
 	err = d.read(n, true)
 	if err != nil {
 		return 0, 0, err

@@ -92,7 +92,7 @@ type Sample struct {
 	// Creator is an index into Source.Creators: where the goroutine was created, as far as the present file says it.
 	Creator uint32
 	Time    uint64        // µs; the time for which the sample stands ends here
-	Wall    time.Duration // how much time that is, as in reader.Weighted
+	Wall    time.Duration // how much time that is; see reader.BatchSample.Weight
 
 	// Marker says that it stands for no time, with Options.Markers. Wall is the time since the goroutine's previous sample.
 	Marker bool

@@ -90,12 +90,13 @@ func TestMeasureCPU(t *testing.T) {
 			testenv.Skip(t, "perf events are not allowed here")
 		}
 		var got, want shares
-		for s, err := range reader.Weighted(f) {
+		src := samples(f)
+		for s, err := range src.Samples() {
 			testenv.OK(t, err)
 			if s.CPU() > 0 {
 				var names []string
-				for _, id := range s.Stack {
-					names = append(names, f.Frames()[id].Func)
+				for _, id := range src.AppendStack(nil, s.Stack) {
+					names = append(names, src.Frames()[id].Func)
 				}
 				if !slices.Contains(names, "runtime.sigtramp") { // what runtime/pprof costs
 					got.add(names, float64(s.CPU()))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -51,6 +52,11 @@ func TestRecord(t *testing.T) {
 	t.Run("no perf", func(t *testing.T) { testRecord(t, program, true) })
 }
 
+// samples are those of a file, with their weights.
+func samples(f *reader.Reader) *stream.Source {
+	return testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{}))
+}
+
 func testRecord(t *testing.T, program string, noPerf ...bool) {
 	x := start(t, program, "move", "burn")
 	before := x.stack(t)
@@ -68,34 +74,35 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 	}
 	sums, on, n := map[uint64]time.Duration{}, time.Duration(0), 0
 	calls := map[string]time.Duration{} // CPU time
-	for s, err := range reader.Weighted(f) {
+	src := samples(f)
+	for s, err := range src.Samples() {
 		testenv.OK(t, err)
 		n++
 		on += s.CPU()
 		var frames []Frame
-		for _, id := range s.Stack {
-			fr := f.Frames()[id]
+		for _, id := range src.AppendStack(nil, s.Stack) {
+			fr := src.Frames()[id]
 			frames = append(frames, Frame{fr.Func, fr.File, fr.Line})
 		}
 		if s.Interpreter != tachyon.User {
 			continue
 		}
-		sums[s.Thread] += s.Wall()
+		sums[s.Goroutine] += s.Wall
 		for _, fr := range frames {
 			calls[fr.Func] += s.CPU()
 		}
-		switch want := before[s.Thread]; {
+		switch want := before[s.Goroutine]; {
 		case frames[0].Func == tachyon.FuncNotRead:
 			if len(frames) != 2 || s.Status&tachyon.HasGIL == 0 {
-				t.Errorf("goroutine %d runs in %v, status %v", s.Thread, frames, s.Status)
+				t.Errorf("goroutine %d runs in %v, status %v", s.Goroutine, frames, s.Status)
 			}
 		case s.Status&tachyon.HasGIL != 0:
-			if last := frames[len(frames)-1].Func; s.Thread != 1 && !strings.HasPrefix(last, "main.") {
-				t.Errorf("goroutine %d runs in %v, status %v", s.Thread, frames, s.Status)
+			if last := frames[len(frames)-1].Func; s.Goroutine != 1 && !strings.HasPrefix(last, "main.") {
+				t.Errorf("goroutine %d runs in %v, status %v", s.Goroutine, frames, s.Status)
 			}
-		case s.Thread == 1 || want.ID == 0 || want.State == "running" || want.State == "runnable" || !reflect.DeepEqual(want, after[s.Thread]) || moves(want):
+		case s.Goroutine == 1 || want.ID == 0 || want.State == "running" || want.State == "runnable" || !reflect.DeepEqual(want, after[s.Goroutine]) || moves(want):
 		case frames[0].Func != "["+want.State+"]" || !reflect.DeepEqual(shownFrames(frames[1:]), want.Frames):
-			t.Fatalf("goroutine %d: %v %v\nwant %v %v", s.Thread, s.Status, frames, want.State, want.Frames)
+			t.Fatalf("goroutine %d: %v %v\nwant %v %v", s.Goroutine, s.Status, frames, want.State, want.Frames)
 		}
 	}
 	still := 0

@@ -46,9 +46,10 @@ func TestRests(t *testing.T) {
 	f := testenv.Must(reader.Open(path))
 	defer f.Close()
 	sums, n := map[string]time.Duration{}, 0
-	for x, err := range reader.Weighted(f) {
+	src := samples(f)
+	for x, err := range src.Samples() {
 		testenv.OK(t, err)
-		sums[f.Frames()[x.Stack[1]].Func] += x.Wall()
+		sums[src.Frames()[src.AppendStack(nil, x.Stack)[1]].Func] += x.Wall
 		n++
 	}
 	inner, other := sums["main.inner"], sums["main.other"]
