@@ -39,31 +39,6 @@ func TestDocBounds(t *testing.T) {
 	}
 }
 
-// Each command that prints numbers has rows in the table of docs/measurements.md that says what they are compared with, and no cell
-// is empty. TestDocNames holds that the tests exist.
-func TestDocNumbers(t *testing.T) {
-	_, table, _ := strings.Cut(read(t, "docs/measurements.md"), "\n## What each number is compared with\n")
-	table, _, _ = strings.Cut(table, "\n## ")
-	found := map[string]int{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (`+"`\\w+`"+`|the page) \|(.*)\|$`).FindAllStringSubmatch(table, -1) {
-		found[strings.Trim(row[1], "`")]++
-		cells := strings.Split(row[2], "|")
-		for _, cell := range cells {
-			if strings.TrimSpace(cell) == "" {
-				t.Errorf("an empty cell in %s", row[0])
-			}
-		}
-		if len(cells) != 4 || !regexp.MustCompile("`Test[A-Z]").MatchString(cells[3]) {
-			t.Errorf("no test in %s", row[0])
-		}
-	}
-	for _, command := range []string{"report", "locks", "waits", "requests", "leaks", "diff", "stacks", "info", "top", "the page"} {
-		if found[command] == 0 {
-			t.Errorf("no number of %s", command)
-		}
-	}
-}
-
 // testFiles returns the text of the files with the tests that a go test command runs.
 func testFiles(t *testing.T, command string) string {
 	pattern := regexp.MustCompile(` -run (\w+)`).FindStringSubmatch(command)

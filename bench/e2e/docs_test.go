@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
 	"net/url"
 	"os"
 	"path"
@@ -16,7 +15,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write the tables of the documents and testdata/imports.txt")
+var update = flag.Bool("update", false, "write the goldens in testdata")
 
 const architecture = "docs/architecture.md"
 
@@ -43,27 +42,6 @@ func read(t *testing.T, name string) string {
 	t.Helper()
 	b := testenv.Must(os.ReadFile(filepath.Join(root(t), name)))
 	return string(b)
-}
-
-// The table of rooms in docs/architecture.md is that of TestRooms. With -update the test writes it.
-func TestArchitectureRooms(t *testing.T) {
-	names := func(list string) string {
-		if list == "" {
-			return "–"
-		}
-		return "`" + strings.Join(strings.Fields(list), "` `") + "`"
-	}
-	var table strings.Builder
-	table.WriteString("| room | what it is | may import of ours | and of others' |\n|---|---|---|---|\n")
-	module := "."
-	for _, r := range rooms {
-		if m := moduleOf(r.folder); m != module {
-			module = m
-			fmt.Fprintf(&table, "| **module `%s`** | | | |\n", m)
-		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", r.folder, r.is, names(r.imports), names(r.foreign))
-	}
-	testenv.Marked(t, filepath.Join(root(t), architecture), "rooms", table.String(), *update)
 }
 
 // docs/recording.md, package documentation and code have the same environment variables.

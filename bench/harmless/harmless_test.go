@@ -31,34 +31,6 @@ func TestPeerSuites(t *testing.T) {
 	}
 }
 
-// TestPeerHarmIsSeen checks that each kind of harm is found, and none if there is none.
-func TestPeerHarmIsSeen(t *testing.T) {
-	well := func() run {
-		return run{outcome: outcome{end: "exit status 0", verdict: map[string]string{"TestA": "pass", "TestA/part": "skip"}}}
-	}
-	for _, tc := range []struct {
-		want string // "": no harm
-		harm func(plain, profiled *run) (text string, profile error)
-	}{
-		{"", func(_, _ *run) (string, error) { return "PASS\n", nil }},
-		{`TestA: "fail" (run: true), without the profiler "pass"`, func(_, p *run) (string, error) { p.verdict["TestA"] = "fail"; return "", nil }},
-		{`TestA: "" (run: true), without the profiler "pass"`, func(_, p *run) (string, error) { p.verdict["TestA"] = ""; return "", nil }},
-		{`TestA/part: "" (run: false), without the profiler "skip"`, func(_, p *run) (string, error) { delete(p.verdict, "TestA/part"); return "", nil }},
-		{`TestB: "pass" (run: true), without the profiler "" (run: false)`, func(_, p *run) (string, error) { p.verdict["TestB"] = "pass"; return "", nil }},
-		{`ends with "exit status 3", without the profiler with "exit status 0"`, func(_, p *run) (string, error) { p.end = "exit status 3"; return "", nil }},
-		{"killed after the timeout; with the profiler: true, without: false", func(_, p *run) (string, error) { p.killed = true; return "", nil }},
-		{"the profiler complains", func(_, _ *run) (string, error) { return "level=WARN msg=\"gotach: no profile\"\n", nil }},
-		{"the profile: file does not exist", func(_, _ *run) (string, error) { return "", os.ErrNotExist }},
-		{"no test ran", func(plain, _ *run) (string, error) { plain.verdict = nil; return "", nil }},
-	} {
-		plain, profiled := well(), well()
-		text, profile := tc.harm(&plain, &profiled)
-		if got := harms(plain, profiled, text, profile); tc.want == "" && len(got) > 0 || tc.want != "" && (len(got) != 1 || !strings.Contains(got[0], tc.want)) {
-			t.Errorf("got %q, want %q", got, tc.want)
-		}
-	}
-}
-
 // harms describes the harm that a run with the profiler shows. text is what it printed, profile what is wrong with its file.
 func harms(plain, profiled run, text string, profile error) (harm []string) {
 	found := func(format string, args ...any) { harm = append(harm, fmt.Sprintf(format, args...)) }
