@@ -24,18 +24,19 @@ type diffFlags struct {
 	top       int
 	all       bool
 	json      bool
+	findings  bool // print the findings that one side has alone
 	choice    selectFlags
 }
 
 func newDiff(e *env) *cobra.Command {
 	var o formats.Options
-	var fl diffFlags
+	fl := diffFlags{findings: true}
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Show what changed between two profiles, and what may be chance",
 		Long: `Show what changed between two profiles, in the order in which one asks: all of it (CPU,
 goroutines, requests), then functions and waits. What is not more than chance explains is one
-line at the end; --all shows its rows.
+line at the end; --all shows its rows. Last come the findings of gotach why that only one side has.
 
 "CPU total" is the program's own function with what it calls, "CPU" a function itself, both in
 percent of one core. "waits" is the number of goroutines on average that wait there: the reason,
@@ -246,11 +247,18 @@ func printDiff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error
 		if err != nil {
 			return err
 		}
+		var found comparedFindings
+		if fl.findings {
+			if found, err = e.compareFindings(list, o, fl.choice); err != nil {
+				return err
+			}
+		}
 		e.barDone()
 		if fl.json {
-			err = e.printJSON(d, " ")
+			err = e.printJSON(foundDiff{d, found}, " ")
 		} else {
-			_, err = e.stdout.Write(diffTable(sides, d, fl, newPaint(e.stdout), width(e.stdout)))
+			paint, width := newPaint(e.stdout), width(e.stdout)
+			err = e.print(append(diffTable(sides, d, fl, paint, width), found.text(paint, min(width, whyWidth))...))
 		}
 		if err != nil {
 			return err

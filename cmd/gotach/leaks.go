@@ -138,7 +138,7 @@ func leaksTable(name string, l *leaks.Leaks, paint paint, width int) []byte {
 		if g.Suspect {
 			spark = paint.busy(sparkline(g.Alive))
 		}
-		printf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s", g.Start, g.End, fmt.Sprintf("%+.1f", g.PerMinute),
+		printf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s", g.Start, g.End, g.GrowthText(),
 			duration(g.Oldest), g.Stuck, g.RanAgain, spark)
 		if narrow {
 			printf(&b, "\n%*s", at, "")

@@ -220,6 +220,9 @@ func printReport(e *env, paths []string, o formats.Options, fl reportFlags) erro
 	return e.read("report", paths, o, func(in *formats.Input) error {
 		if fl.screen && in.HasSession() {
 			s, err := e.newScreen(in, paths, ao, o.Select == nil && !fl.idle && !fl.apart)
+			if err == nil {
+				err = e.selected(paths, &o) // before a word of what was not selected
+			}
 			if err != nil {
 				return err
 			}
@@ -232,6 +235,9 @@ func printReport(e *env, paths []string, o formats.Options, fl reportFlags) erro
 		}
 		ao.Series = isTerminal(e.stdout) && !fl.json
 		r, err := makeReport(in, ao, ro)
+		if err == nil && in.HasSamples() {
+			err = e.selected(paths, &o)
+		}
 		if err != nil {
 			return err
 		}

@@ -69,8 +69,6 @@ func (t *reportTable) empty() {
 		why = "There is nothing to show."
 	case t.r.Samples > 0:
 		why = "No stack matches --focus and --ignore."
-	case t.choice != nil:
-		why = "No sample is selected."
 	}
 	t.line(why)
 }
@@ -241,8 +239,10 @@ func (t *reportTable) noCore() {
 }
 
 // knowsCPU reports whether the profile has CPU times. Some formats, such as Perl's, have only
-// one kind of time.
-func (t *reportTable) knowsCPU() bool { return t.p.Metadata != nil || t.r.TotalCPU > 0 }
+// one kind of time, and goroutines that wait for a core use none.
+func (t *reportTable) knowsCPU() bool {
+	return t.group != report.ByRan && (t.p.Metadata != nil || t.r.TotalCPU > 0)
+}
 
 // text writes a sentence of the header, broken between words where it is wider than the terminal. paint may be nil.
 func (t *reportTable) text(paint func(string) string, s string) {

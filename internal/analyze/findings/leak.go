@@ -25,7 +25,7 @@ func growing(f *facts) error {
 		}
 		told[cause{g.CreatedBy, g.End}] = g.CreatedBy != ""
 		at := place{g.Function, g.File, g.Line}
-		text := fmt.Sprintf("Goroutines leak: %d wait in [%s] at %s at the end, %d at the start, %+.1f a minute.", g.End, g.Reason, at.text(), g.Start, g.PerMinute)
+		text := fmt.Sprintf("Goroutines leak: %d wait in [%s] at %s at the end, %d at the start, %s a minute.", g.End, g.Reason, at.text(), g.Start, g.GrowthText())
 		sure := Inferred
 		evidence := fmt.Sprintf("%d of these waits have lasted for an eighth of the profile or more; %d as long ended", g.Stuck, g.Unstuck)
 		if g.Proven > 0 {

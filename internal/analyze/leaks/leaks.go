@@ -11,6 +11,7 @@ package leaks
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -64,6 +65,14 @@ type Group struct {
 
 // Leaks reports whether a group is told as a leak: it is a suspect, or the runtime has proved it.
 func (g *Group) Leaks() bool { return g.Suspect || g.Proven > 0 }
+
+// GrowthText returns PerMinute with a sign, to four digits or to the unit.
+func (g *Group) GrowthText() string {
+	if math.Abs(g.PerMinute) < 999.95 {
+		return fmt.Sprintf("%+.1f", g.PerMinute)
+	}
+	return fmt.Sprintf("%+.0f", g.PerMinute)
+}
 
 const (
 	// minStuck is the number of stuck waits below which chance may be the reason.

@@ -222,7 +222,7 @@ func TestAgreesWithStack(t *testing.T) {
 		return true
 	})
 
-	const enough = 5
+	const enough = 2
 	var round, seen atomic.Int64 // seen: how many of them had enough samples in a round, both rounds added up
 	type key struct {
 		goroutine uint64
