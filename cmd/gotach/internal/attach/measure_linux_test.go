@@ -35,14 +35,22 @@ func (s *shares) add(stack []string, weight float64) {
 		stack = stack[1:]
 	}
 	for i, name := range stack {
-		if name = shown(name); i == 0 {
+		if name = plain(name); i == 0 {
 			s.self[name] += weight
 		}
-		if !slices.ContainsFunc(stack[:i], func(before string) bool { return shown(before) == name }) {
+		if !slices.ContainsFunc(stack[:i], func(before string) bool { return plain(before) == name }) {
 			s.total[name] += weight
 		}
 	}
 	s.all += weight
+}
+
+// plain returns a name as both profiles have it: without type arguments. A name such as [scheduler] has none.
+func plain(name string) string {
+	if name[0] == '[' {
+		return name
+	}
+	return shown(name)
 }
 
 // apart returns by how many points functions' shares differ at most, of those that runtime.Stack would print.
