@@ -2,11 +2,16 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,17 +25,32 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
+// The program has many goroutines that set labels. With "stops" it calls Stop after some time.
 func init() {
 	programs["GOTACH_TEST_LOOP"] = func() {
 		session.WrapSink = func(s sampler.Sink) sampler.Sink { return &teller{Sink: s} }
-		s := profiler.Start(profiler.Source(profiler.Portable), profiler.Budget(100))
+		for i := range 60 {
+			go func() {
+				for n := i; ; n++ {
+					pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("n", strconv.Itoa(n/32))))
+					deep(n%100, func() { time.Sleep(time.Millisecond) })
+				}
+			}()
+		}
+		s := profiler.Start(profiler.Budget(100), profiler.KeepFiles(1000), profiler.MaxPause(time.Minute))
+		if os.Getenv("GOTACH_TEST_LOOP") == "stops" {
+			time.Sleep(rand.N(60 * time.Millisecond))
+			if err := s.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, "WARN", err)
+			}
+		}
 		for s.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-// A teller is a sink that prints how many samples the file has got, and the time of the latest one.
+// A teller is a sink that prints what the file has got, before and after each batch.
 type teller struct {
 	sampler.Sink
 	passed
@@ -38,8 +58,9 @@ type teller struct {
 
 // passed is what a program has passed on to its file.
 type passed struct {
-	samples int
-	last    uint64 // µs
+	begun, samples int
+	parts          int    // of what is known about goroutines
+	last           uint64 // time of the latest sample, µs
 }
 
 func (p *passed) add(list []tachyon.Sample) {
@@ -49,82 +70,107 @@ func (p *passed) add(list []tachyon.Sample) {
 	}
 }
 
+func (p *passed) tell() { fmt.Println(p.begun, p.samples, p.parts, p.last) }
+
 func (t *teller) WriteBatch(list []tachyon.Sample) (int, error) {
+	t.begun = t.samples + len(list)
+	t.tell()
 	n, err := t.Sink.WriteBatch(list)
 	t.add(list[:n])
-	if n > 0 {
-		fmt.Println(t.samples, t.last)
-	}
+	t.tell()
 	return n, err
 }
 
-// A program is killed and starts again, many times. At most three unfinished files and the last one are left, with and without
-// rotation, and all of them can be recovered. The first run is among them. All that another run has passed on is in a file, until
-// the log says that this file is deleted.
+func (t *teller) WriteRecords(r *tachyon.Records) error {
+	n, err := len(r.Goroutines), t.Sink.WriteRecords(r)
+	t.parts += n
+	t.tell()
+	return err
+}
+
+// killed starts the program, kills it at some time after its start, or after its first sample, and returns what it has passed on, what it
+// has logged, and when it was killed.
+func killed(t *testing.T, sampled bool, within time.Duration, env ...string) (cmd *exec.Cmd, p passed, said string, at time.Time) {
+	cmd = again(t, env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	told := testenv.Must(cmd.StdoutPipe())
+	testenv.OK(t, cmd.Start())
+	lines := bufio.NewReader(told)
+	if sampled {
+		_, _ = lines.Peek(1)
+	}
+	time.Sleep(rand.N(within))
+	at = time.Now()
+	_ = cmd.Process.Kill()
+	p = lastTold(lines)
+	_ = cmd.Wait()
+	return cmd, p, stderr.String(), at
+}
+
+// A program is killed and starts again, many times: at any moment, also before sampling begins, and with rotation during Stop. At most three
+// unfinished files and the last one are left, with and without rotation, and all of them can be recovered. The first run is among them. All
+// that another run has passed on is in a file, until the log says that this file is deleted.
 func TestCrashLoop(t *testing.T) {
 	testenv.Long(t)
 	for _, rotate := range []string{"", "1h"} {
-		dir := t.TempDir()
-		out := filepath.Join(dir, "app.tach")
-		runs, before := map[int]passed{}, map[int]string{} // by process; before has the files
-		var last passed                                    // of the run before
-		for n := range testenv.Times(12, 100) {
-			cmd := again(t, "GOTACH_TEST_LOOP=1", "PROFILE_OUT="+out, "PROFILE_ROTATE="+rotate)
-			var stderr strings.Builder
-			cmd.Stderr = &stderr
-			r, err := cmd.StdoutPipe()
-			if err == nil {
-				err = cmd.Start()
-			}
-			testenv.OK(t, err)
-			told := bufio.NewReader(r)
-			if n == 0 || n%3 > 0 { // at least the first one has samples
-				_, _ = told.Peek(1)
-			}
-			time.Sleep(rand.N(60 * time.Millisecond))
-			_ = cmd.Process.Kill()
-			p := lastTold(told)
-			runs[cmd.Process.Pid] = p
-			_ = cmd.Wait()
-			said := stderr.String()
-			if strings.Contains(said, "WARN") {
-				t.Fatal(said)
-			}
-			if rotate == "" && last.samples > 0 && p.samples > 0 && !strings.Contains(said, "it is kept") {
-				t.Errorf("the profile of run %d is kept without a word: %s", n-1, said)
-			}
-			last = p
-			now := fileOfRuns(t, dir, runs)
-			for pid, p := range runs {
-				path, ok := before[pid]
-				if now[pid] != "" || p.samples == 0 {
-					continue
-				}
-				if delete(runs, pid); !ok || !slices.Contains(strings.Fields(deletions(said)), path) {
-					t.Errorf("rotation %q: %+v of run %d, in %q, is lost without a word: %s", rotate, p, n, path, said)
-				}
-			}
-			before = now
+		t.Run("rotation "+rotate, func(t *testing.T) {
+			t.Parallel()
+			crashLoop(t, rotate)
+		})
+	}
+}
+
+func crashLoop(t *testing.T, rotate string) {
+	dir := t.TempDir()
+	runs, before := map[int]passed{}, map[int]string{} // by process; before has the files
+	var last passed                                    // of the run before
+	for n := range testenv.Times(12, 200) {
+		how := "GOTACH_TEST_LOOP=goes on"
+		if n%4 == 2 && rotate != "" { // without rotation the next run replaces a finished file
+			how = "GOTACH_TEST_LOOP=stops"
 		}
-		files, err := filepath.Glob(filepath.Join(dir, "*.tach"))
-		if err != nil || len(files) == 0 || len(files) > 5 {
-			t.Fatalf("%q, %v", files, err)
+		cmd, p, said, _ := killed(t, n == 0 || n%3 > 0, 150*time.Millisecond, how, "PROFILE_OUT="+filepath.Join(dir, "app.tach"), "PROFILE_ROTATE="+rotate,
+			"PROFILE_SOURCE="+[]string{"auto", "portable"}[n/2%2], "PROFILE_COMPRESSION="+[]string{"zstd", "none"}[n%2], "PROFILE_SYNC="+[]string{"", "20ms"}[n/4%2])
+		runs[cmd.Process.Pid] = p
+		if strings.Contains(said, "WARN") {
+			t.Fatal(said)
 		}
-		most := 0
-		for _, path := range files {
-			if _, err := recovery.Finish(path); err != nil {
-				t.Error(err)
+		if rotate == "" && last.samples > 0 && p.samples > 0 && !strings.Contains(said, "it is kept") {
+			t.Errorf("the profile of run %d is kept without a word: %s", n-1, said)
+		}
+		last = p
+		now := fileOfRuns(t, dir, runs)
+		for pid, p := range runs {
+			path, ok := before[pid]
+			if now[pid] != "" || p.samples == 0 {
+				continue
 			}
-			if n := testenv.Count(t, reader.Open, path); strings.HasSuffix(path, "app.1.tach") {
-				most = n
+			if delete(runs, pid); !ok || !slices.Contains(strings.Fields(deletions(said)), path) {
+				t.Errorf("rotation %q: %+v of run %d, in %q, is lost without a word: %s", rotate, p, n, path, said)
 			}
 		}
-		if most == 0 {
-			t.Errorf("rotation %q: the first run is not among %q", rotate, files)
+		before = now
+	}
+	files := testenv.Must(filepath.Glob(filepath.Join(dir, "*.tach")))
+	most, unfinished := 0, 0
+	for _, path := range files {
+		if r, err := recovery.Finish(path); err != nil {
+			t.Error(err)
+		} else if !r.Finished {
+			unfinished++
 		}
-		if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > len(files)+5 { // journals of programs that were killed before they made the file
-			t.Error(fmt.Sprint(left, err))
+		if n := testenv.Count(t, reader.Open, path); strings.HasSuffix(path, "app.1.tach") {
+			most = n
 		}
+	}
+	if most == 0 || unfinished > 5 {
+		t.Errorf("rotation %q: the first run is not among %q, or %d of them were unfinished", rotate, files, unfinished)
+	}
+	fileOfRuns(t, dir, runs) // recovered
+	// The others are journals of programs that were killed before they made the file.
+	if left := testenv.Must(filepath.Glob(filepath.Join(dir, "*"))); len(left) > len(files)+5 {
+		t.Errorf("%q is left", left)
 	}
 }
 
@@ -132,7 +178,7 @@ func TestCrashLoop(t *testing.T) {
 func lastTold(r io.Reader) (p passed) {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		var q passed
-		if n, _ := fmt.Sscanf(lines.Text()+"\n", "%d %d\n", &q.samples, &q.last); n == 2 {
+		if n, _ := fmt.Sscanf(lines.Text()+"\n", "%d %d %d %d\n", &q.begun, &q.samples, &q.parts, &q.last); n == 4 {
 			p = q
 		}
 	}
@@ -147,7 +193,7 @@ func deletions(log string) string {
 	return strings.Trim(list, `"[]`)
 }
 
-// fileOfRuns returns the file of each run, which must have at least what the run has passed on.
+// fileOfRuns returns the file of each run, which must have what the run has passed on, and nothing but the batch that it was passing on.
 func fileOfRuns(t *testing.T, dir string, runs map[int]passed) map[int]string {
 	files := testenv.Must(filepath.Glob(filepath.Join(dir, "*.tach")))
 	of := map[int]string{}
@@ -159,14 +205,30 @@ func fileOfRuns(t *testing.T, dir string, runs map[int]passed) map[int]string {
 			testenv.OK(t, err)
 			has.add([]tachyon.Sample{*s})
 		}
+		for _, err := range r.Goroutines() {
+			testenv.OK(t, err)
+			has.parts++
+		}
+		if present, err := r.VerifyChecksum(); err != nil || !present {
+			t.Errorf("%s has a checksum: %v, %v", path, present, err)
+		}
 		r.Close()
 		if m.Session == nil { // killed before it passed on anything
 			continue
 		}
 		of[m.Session.PID] = path
-		if p := runs[m.Session.PID]; has.samples < p.samples || has.last < p.last {
+		if p := runs[m.Session.PID]; has.samples < p.samples || has.samples > p.begun || has.parts < p.parts || has.last < p.last {
 			t.Errorf("%s has %+v, and %+v was passed on", path, has, p)
 		}
 	}
 	return of
+}
+
+//go:noinline
+func deep(n int, f func()) {
+	if n == 0 {
+		f()
+		return
+	}
+	deep(n-1, f)
 }

@@ -103,12 +103,3 @@ func TestPeerDiskComesBack(t *testing.T) {
 		}
 	}
 }
-
-//go:noinline
-func deep(n int, f func()) {
-	if n == 0 {
-		f()
-		return
-	}
-	deep(n-1, f)
-}
