@@ -1,10 +1,6 @@
 package e2e
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"go/types"
 	"io/fs"
 	"os"
 	"path"
@@ -154,72 +150,61 @@ func readCode(t *testing.T) *code {
 		if path.Base(name) != "docnames_test.go" {
 			text.Write(b)
 		}
-		if path.Ext(name) != ".go" {
-			return nil
+		if path.Ext(name) == ".go" {
+			c.add(name, string(b))
 		}
-		return c.add(name, b)
+		return nil
 	})
 	testenv.OK(t, err)
 	c.text = text.String()
 	return c
 }
 
-// add adds one file.
-func (c *code) add(name string, b []byte) error {
-	f, err := parser.ParseFile(token.NewFileSet(), name, b, parser.SkipObjectResolution)
-	if err != nil {
-		return err
-	}
-	pkg, folder := f.Name.Name, path.Dir(name)
+var (
+	unsafeImport = regexp.MustCompile(`(?m)^(import |\t)"unsafe"$`)
+	functions    = regexp.MustCompile(`(?m)^func (?:\((?:\w+ )?\*?(\w+)(?:\[.*?\])?\) )?(\w+)`)
+	single       = regexp.MustCompile(`(?m)^(?:var|const|type) (\w+)`)
+	blocks       = regexp.MustCompile(`(?ms)^(?:var|const|type) \(\n(.*?)^\)`)
+	interfaces   = regexp.MustCompile(`(?ms)^type (\w+) interface \{\n(.*?)^\}`)
+	inBlock      = regexp.MustCompile(`(?m)^\t([A-Za-z]\w*)`)
+)
+
+// add adds one file, which gofmt has formatted.
+func (c *code) add(name, text string) {
+	folder, test := path.Dir(name), strings.HasSuffix(name, "_test.go")
 	if top, _, ok := strings.Cut(name, "/"); ok {
 		c.folders[top] = true
 	}
-	test := strings.HasSuffix(name, "_test.go")
-	for _, i := range f.Imports {
-		if i.Path.Value == `"unsafe"` && !test && !slices.Contains(c.unsafe, folder) {
-			c.unsafe = append(c.unsafe, folder)
+	for _, f := range functions.FindAllStringSubmatch(text, -1) {
+		if test && f[1] == "" {
+			c.tests[f[2]] = true
+			c.in[folder] = append(c.in[folder], f[2])
 		}
 	}
-	for _, d := range f.Decls {
-		switch d := d.(type) {
-		case *ast.FuncDecl:
-			if test && d.Recv == nil {
-				c.tests[d.Name.Name] = true
-				c.in[folder] = append(c.in[folder], d.Name.Name)
-			}
-			if !test {
-				c.declared[pkg+"."+receiver(d)+d.Name.Name] = true
-			}
-		case *ast.GenDecl:
-			for _, s := range d.Specs {
-				switch s := s.(type) {
-				case *ast.TypeSpec:
-					c.declared[pkg+"."+s.Name.Name] = true
-					if i, ok := s.Type.(*ast.InterfaceType); ok {
-						for _, m := range i.Methods.List {
-							for _, n := range m.Names {
-								c.declared[pkg+"."+s.Name.Name+"."+n.Name] = true
-							}
-						}
-					}
-				case *ast.ValueSpec:
-					for _, n := range s.Names {
-						c.declared[pkg+"."+n.Name] = true
-					}
-				}
-			}
+	if test {
+		return
+	}
+	if unsafeImport.MatchString(text) && !slices.Contains(c.unsafe, folder) {
+		c.unsafe = append(c.unsafe, folder)
+	}
+	pkg := regexp.MustCompile(`(?m)^package (\w+)`).FindStringSubmatch(text)[1]
+	declare := func(names ...string) { c.declared[pkg+"."+strings.Trim(strings.Join(names, "."), ".")] = true }
+	for _, f := range functions.FindAllStringSubmatch(text, -1) {
+		declare(f[1], f[2])
+	}
+	for _, d := range single.FindAllStringSubmatch(text, -1) {
+		declare(d[1])
+	}
+	for _, block := range blocks.FindAllStringSubmatch(text, -1) {
+		for _, d := range inBlock.FindAllStringSubmatch(block[1], -1) {
+			declare(d[1])
 		}
 	}
-	return nil
-}
-
-// receiver returns the type of a method and a dot, "" for a function.
-func receiver(d *ast.FuncDecl) string {
-	if d.Recv == nil {
-		return ""
+	for _, i := range interfaces.FindAllStringSubmatch(text, -1) {
+		for _, m := range inBlock.FindAllStringSubmatch(i[2], -1) {
+			declare(i[1], m[1])
+		}
 	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(d.Recv.List[0].Type), "*"), "[")
-	return name + "."
 }
 
 // checkCommand checks that the packages of a go test command exist, and that its -run, -bench and -fuzz

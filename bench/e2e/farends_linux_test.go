@@ -3,10 +3,6 @@
 package e2e
 
 import (
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,42 +12,12 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// TestPeerFarEnds runs the clients and servers of testdata/peers and compares the far end of each [IO wait] with the library that waits.
-// The libraries of the clients say which server it must be: PostgreSQL and Redis have addresses of their own, the other servers are in the
-// program, and so are their listeners. No wait may have a wrong name, and 98 % of the time must have one. The step night takes all kinds.
-func TestPeerFarEnds(t *testing.T) {
-	env, tags, kinds := os.Environ(), "std", []string{"http1", "http2"}
-	f := &farEnds{}
-	if testenv.Times(0, 1) == 1 {
-		tags, kinds = "", append(kinds, "sql", "nats", "redis")
-		dsn := testenv.Postgres(t)
-		u := testenv.Must(url.Parse(dsn))
-		f.postgres, f.redis = "unix "+u.Query().Get("host")+"/.s.PGSQL.5432", testenv.Redis(t)
-		env = append(env, "PEERS_POSTGRES="+dsn, "PEERS_REDIS="+f.redis)
-	}
-	dir := t.TempDir()
-	bin := filepath.Join(dir, "peers")
-	build := exec.Command("go", "build", "-tags", tags, "-o", bin, ".")
-	build.Dir, build.Env = "testdata/peers", append(os.Environ(), "GOWORK=off") // a module that is not in the workspace
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			profile := filepath.Join(dir, kind+".tach")
-			run := exec.Command(bin, kind, "2s", profile, filepath.Join(dir, kind+".log"))
-			run.Env = env
-			if out, err := run.CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			f.check(t, profile)
-		})
-	}
-}
-
 // farEnds are the addresses of servers outside of the program.
 type farEnds struct{ postgres, redis string }
 
+// check compares the far end of each [IO wait] with the library that waits. The libraries of the clients say which server it must be: PostgreSQL
+// and Redis have addresses of their own, the other servers are in the program, and so are their listeners. No wait may have a wrong name, and
+// 98 % of the time must have one.
 func (f *farEnds) check(t *testing.T, path string) {
 	t.Helper()
 	file := testenv.Must(reader.Open(path))

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,11 +19,16 @@ import (
 // TestPeerIdle runs testdata/peers and does with it what TestIdleRecordings does with its recordings. It takes
 // only the kinds of the standard library, since the others take minutes to build. The step night takes all,
 // with PostgreSQL and Redis from Debian and a NATS server in the program, and with -update makes the recordings.
+// Under load the far ends of waits are right too.
 func TestPeerIdle(t *testing.T) {
 	env, tags, kinds := os.Environ(), "std", []string{"http1", "http2"}
+	f := &farEnds{}
 	if testenv.Times(0, 1) == 1 {
 		tags, kinds = "", append(kinds, "xhttp2", "grpc", "sql", "nats", "redis")
-		env = append(env, "PEERS_POSTGRES="+testenv.Postgres(t), "PEERS_REDIS="+testenv.Redis(t))
+		f.redis = testenv.Redis(t)
+		dsn := testenv.Postgres(t)
+		f.postgres = "unix " + testenv.Must(url.Parse(dsn)).Query().Get("host") + "/.s.PGSQL.5432"
+		env = append(env, "PEERS_POSTGRES="+dsn, "PEERS_REDIS="+f.redis)
 	}
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "peers")
@@ -50,6 +56,9 @@ func TestPeerIdle(t *testing.T) {
 					t.Fatalf("%v\n%s", err, out)
 				}
 				checkIdle(t, profile, log, 0.05)
+				if how != "none" && kind != "xhttp2" && kind != "grpc" {
+					f.check(t, profile)
+				}
 				if *update && tags == "" {
 					keepRecording(t, profile, log, "testdata/idle")
 				}

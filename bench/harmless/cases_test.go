@@ -14,12 +14,8 @@ type harmCase struct {
 	env  []string
 	// flags are for go build; nil for the program that most cases share.
 	flags []string
-	// harm has, by source (native, portable), the reason why the program may end differently
-	// with it. Without a reason a difference fails the test.
-	harm   map[string]string
-	within time.Duration // 0: endsWithin
-	racy   bool          // the program may end before there is a profile
-	long   bool          // for TestPeerHarmTable alone. Beside other programs a session can take long to be sure of a deadlock
+	racy  bool // the program may end before there is a profile
+	long  bool // for TestPeerHarmTable alone. Beside other programs a session can take long to be sure of a deadlock
 }
 
 // endsWithin is the time after which a program counts as one that does not end.

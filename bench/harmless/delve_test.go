@@ -51,7 +51,7 @@ func TestPeerDelve(t *testing.T) {
 				t.Errorf("the program prints and ends with %q\n%s", got, text)
 			}
 			if source != "" {
-				if got := profile(t, dir, source); got != "profile whole" {
+				if got := profile(t, filepath.Join(dir, "x.tach"), source); got != "profile whole" {
 					t.Error(got)
 				}
 			}

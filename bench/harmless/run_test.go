@@ -16,9 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/tachyon"
 )
 
 // An outcome is the part of a run that is compared.
@@ -131,43 +129,6 @@ func diff(plain, profiled outcome) string {
 		fmt.Fprintf(&b, "and %d more tests\n", n-most)
 	}
 	return b.String()
-}
-
-// sampled checks the profile and returns its session metadata.
-func sampled(path string) (*tachyon.Session, error) {
-	r, err := reader.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	if r.Unfinished() {
-		return nil, reader.ErrUnfinished
-	}
-	m, err := r.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	if m == nil || m.Session == nil {
-		return nil, errors.New("no session metadata")
-	}
-	st := m.Session
-	if st.Source != "native" || st.Rate != 1000 {
-		return nil, fmt.Errorf("source %s at %d Hz", st.Source, st.Rate)
-	}
-	if st.TicksAsked > 50 && (st.Samples == 0 || st.TicksReached == 0) { // the tests of some packages take only a millisecond
-		return nil, fmt.Errorf("%d samples, %d ticks", st.Samples, st.TicksReached)
-	}
-	n := int64(0)
-	for _, err := range r.Samples() {
-		if err != nil {
-			return nil, err
-		}
-		n++
-	}
-	if n < st.Samples {
-		return nil, fmt.Errorf("%d samples, but the session counts %d", n, st.Samples)
-	}
-	return st, nil
 }
 
 // tail returns the end of a log, after the text at the first sign of a crash in it.

@@ -1,10 +1,18 @@
-//go:build linux && (amd64 || arm64)
+//go:build linux && (amd64 || arm64) && peers
 
 package harmless
 
-import "time"
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
 
-// A suite is a part of the tests of a module or of the standard library.
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// A suite is a part of the tests of a module or of the standard library. Module and packages are in docs/harm.md.
 type suite struct {
 	name    string
 	module  string   // path@version, or a directory in this one; "" for the standard library
@@ -17,16 +25,24 @@ type suite struct {
 	night   bool // only the step night runs it
 }
 
+// read finds the suite in the table of docs/harm.md.
+func (s *suite) read(t *testing.T) {
+	page := testenv.Must(os.ReadFile(harmPage))
+	m := regexp.MustCompile(`(?m)^\| ` + s.name + ` \| (?:the standard library|` + "`(.*)`" + `) \| (.*) \| (all|most|some) \|$`).FindSubmatch(page)
+	if m == nil || (string(m[3]) == "some") != (s.run != "") || (string(m[3]) == "all") != (s.run+s.skip == "") {
+		t.Fatalf("%s: its row is %q", s.name, m)
+	}
+	s.module, s.pkgs = string(m[1]), strings.Split(strings.ReplaceAll(string(m[2]), "`", ""), ", ")
+}
+
 // suites are pinned to versions that Go 1.25 builds.
 var suites = []suite{
 	{
-		name:    "std",
-		pkgs:    []string{"os/signal"}, // few packages import it, so few have to be built again
+		name:    "std", // few packages import it, so few have to be built again
 		timeout: 2 * time.Minute,
 	},
 	{
 		name: "std-more",
-		pkgs: []string{"context", "sync", "bufio", "time", "os", "os/exec", "net", "net/http", "net/http/httptest", "net/rpc", "io", "internal/poll", "encoding/json", "encoding/gob", "compress/flate", "go/parser", "go/types", "database/sql", "log/slog", "runtime/debug", "runtime/metrics", "runtime/trace", "strings", "sort", "math/big", "text/template", "crypto/tls", "archive/zip"},
 		// It allows no allocations in the whole program.
 		skip:    "^TestUnmarshalTextAllocations$",
 		timeout: 5 * time.Minute,
@@ -34,7 +50,6 @@ var suites = []suite{
 	},
 	{
 		name: "std-runtime", // scheduler, collector, signals and stacks
-		pkgs: []string{"runtime"},
 		// It runs itself under strace and allows fewer than 100 calls of clock_gettime. The
 		// profiler makes as many to measure the cycle counter. Then it makes one per tick until
 		// it finds that it cannot use the native source: under strace, reading a goroutine's
@@ -43,11 +58,9 @@ var suites = []suite{
 		timeout: 10 * time.Minute,
 		night:   true,
 	},
-	{name: "std-pprof", pkgs: []string{"runtime/pprof"}, timeout: 10 * time.Minute, night: true},
+	{name: "std-pprof", timeout: 10 * time.Minute, night: true},
 	{
-		name:   "yamux",
-		module: "github.com/hashicorp/yamux@v0.1.2",
-		pkgs:   []string{"."},
+		name: "yamux",
 		// The first has a race for closing its connection, the second gives 1,000 writes a fixed
 		// time. Each failed in one of three runs without the profiler.
 		skip:    "^(TestHalfCloseSessionShutdown|TestManyStreams_PingPong)$",
@@ -56,39 +69,31 @@ var suites = []suite{
 	},
 	{
 		name:    "websocket",
-		module:  "github.com/gorilla/websocket@v1.5.3",
-		pkgs:    []string{"."},
 		skip:    "^TestPreparedMessage$", // needs rand.Seed, which does nothing since Go 1.24
 		timeout: 2 * time.Minute,
 	},
-	{name: "zap", module: "go.uber.org/zap@v1.28.0", pkgs: []string{".", "./zapcore"}, timeout: 2 * time.Minute, night: true},
-	{name: "x-net", module: "golang.org/x/net@v0.55.0", pkgs: []string{"./http2/h2c", "./netutil", "./websocket", "./nettest"}, timeout: 2 * time.Minute},
-	{name: "compress", module: "github.com/klauspost/compress@v1.20.3", pkgs: []string{"./zstd", "./s2", "./flate", "./gzip", "./huff0"}, timeout: 8 * time.Minute, night: true},
-	{name: "bbolt", module: "go.etcd.io/bbolt@v1.5.0", pkgs: []string{".", "./internal/..."}, timeout: 8 * time.Minute, night: true},
-	{name: "badger", module: "github.com/dgraph-io/badger/v4@v4.9.6", pkgs: []string{"./skl", "./table", "./y", "./trie"}, timeout: 5 * time.Minute, night: true},
+	{name: "zap", timeout: 2 * time.Minute, night: true},
+	{name: "x-net", timeout: 2 * time.Minute},
+	{name: "compress", timeout: 8 * time.Minute, night: true},
+	{name: "bbolt", timeout: 8 * time.Minute, night: true},
+	{name: "badger", timeout: 5 * time.Minute, night: true},
 	{
 		name:    "pebble",
-		module:  "github.com/cockroachdb/pebble@v1.1.5",
-		pkgs:    []string{"./record", "./internal/arenaskl", "./internal/cache", "./vfs", "./sstable", "."},
 		skip:    "^TestLittleEndianGetPut$", // a subtest has a random number as its name
 		timeout: 10 * time.Minute,
 		night:   true,
 	},
 	{
-		name:   "raft",
-		module: "github.com/hashicorp/raft@v1.8.0",
-		pkgs:   []string{"."},
+		name: "raft",
 		// Only a few tests of whole clusters: they hold elections with a timeout of 50 ms. On a
 		// busy machine three of them failed in the first run without the profiler.
 		run:     "^Test(Inm|File|Net|TCP|Commit|Config|Future|Log|Obs|Peer|Discard|Raft_(StartStop|AfterShutdown|SingleNode|TripleNode|ApplyNonLeader|ApplyConcurrent|Barrier))",
 		timeout: 4 * time.Minute,
 		night:   true,
 	},
-	{name: "http2", module: "golang.org/x/net@v0.55.0", pkgs: []string{"./http2", "./http2/hpack"}, timeout: 5 * time.Minute, night: true},
+	{name: "http2", timeout: 5 * time.Minute, night: true},
 	{
-		name:   "grpc",
-		module: "google.golang.org/grpc@v1.81.1",
-		pkgs:   []string{".", "./internal/transport", "./internal/grpcsync", "./stats", "./keepalive", "./health"},
+		name: "grpc",
 		// Its leak checker looks at all goroutines of the process after each test. So the hook
 		// registers the profiler's goroutines, as for any other library.
 		hook:    `leakcheck.RegisterIgnoreGoroutine("github.com/gotach/profiler")`,
@@ -97,10 +102,8 @@ var suites = []suite{
 		night:   true,
 	},
 	{
-		name:   "nats",
-		module: "github.com/nats-io/nats-server/v2@v2.12.4",
-		pkgs:   []string{"./server"},
-		run:    "^Test(Client|Sublist|Ping|Parse|Subject|RingBuffer|Split|Util|IPQueue|Gateway(Basic|Send|NoReconnect)|Route(Config|Send|Pool)|Closed|Account)",
+		name: "nats",
+		run:  "^Test(Client|Sublist|Ping|Parse|Subject|RingBuffer|Split|Util|IPQueue|Gateway(Basic|Send|NoReconnect)|Route(Config|Send|Pool)|Closed|Account)",
 		// They send without waiting until the other server listens. On a busy machine, without the
 		// profiler, the first failed in 6 of 24 runs, the second in 1, the third in 5 of 109; with
 		// the profiler the third failed in 4 of 110.
@@ -109,9 +112,7 @@ var suites = []suite{
 		night:   true,
 	},
 	{
-		name:   "nats-parts",
-		module: "github.com/nats-io/nats-server/v2@v2.12.4",
-		pkgs:   []string{"./conf", "./internal/ldap", "./server/avl", "./server/gsl", "./server/stree", "./server/thw", "./server/certidp"},
+		name: "nats-parts",
 		// They give what they measure a fixed time; on a loaded machine one of them failed
 		// in one of three runs without the profiler.
 		skip:    "^TestNoRace",
@@ -121,15 +122,13 @@ var suites = []suite{
 	{
 		// What is left out beside clusters: file stores, JWT and MQTT take more than six
 		// minutes a run each.
-		name:   "nats-more",
-		module: "github.com/nats-io/nats-server/v2@v2.12.4",
-		pkgs:   []string{"./server"},
-		run:    "^Test(Mem|WS|Monitor|Server|ConfigCheck|Options)",
+		name: "nats-more",
+		run:  "^Test(Mem|WS|Monitor|Server|ConfigCheck|Options)",
 		// On a loaded machine it failed in 4 runs of 50 without the profiler, in none of 50 with it.
 		skip:    "^TestServerEventsHealthZClustered_NoReplicas$",
 		timeout: 4 * time.Minute,
 		night:   true,
 	},
-	{name: "xsync", module: "github.com/puzpuzpuz/xsync/v4@v4.5.0", pkgs: []string{"."}, timeout: 5 * time.Minute, night: true},
-	{name: "fasthttp", module: "github.com/valyala/fasthttp@v1.70.0", pkgs: []string{".", "./fasthttputil", "./reuseport"}, timeout: 5 * time.Minute, night: true},
+	{name: "xsync", timeout: 5 * time.Minute, night: true},
+	{name: "fasthttp", timeout: 5 * time.Minute, night: true},
 }
