@@ -91,18 +91,14 @@ func declarations(t *testing.T, p *doc.Package) string {
 	show := func(d ast.Node) {
 		ast.Inspect(d, func(n ast.Node) bool {
 			switch n := n.(type) {
-			case *ast.GenDecl:
-				n.Doc = nil
 			case *ast.StructType:
 				n.Incomplete = false // no remark about fields that are not exported
 			case *ast.FuncDecl:
-				n.Doc, n.Body = nil, nil
-			case *ast.ValueSpec:
-				n.Doc, n.Comment = nil, nil
-			case *ast.TypeSpec:
-				n.Doc, n.Comment = nil, nil
-			case *ast.Field:
-				n.Doc, n.Comment = nil, nil
+				n.Body = nil
+			case *ast.GenDecl:
+				n.Doc = nil
+			case *ast.CommentGroup:
+				n.List = nil
 			}
 			return true
 		})

@@ -40,19 +40,10 @@ func TestCompatibility(t *testing.T) {
 // reads checks what the command says of one file.
 func reads(t *testing.T, path string) {
 	dir, name := t.TempDir(), filepath.Base(path)
-	b, err := os.ReadFile(path)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name), b, 0o600)
-	}
-	testenv.OK(t, err)
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, name), testenv.Must(os.ReadFile(path)), 0o600))
 	if packed, err := os.Open(path + ".journal.gz"); err == nil {
 		defer packed.Close()
-		r := testenv.Must(gzip.NewReader(packed))
-		b, err := io.ReadAll(r)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name+".journal"), b, 0o600)
-		}
-		testenv.OK(t, err)
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, name+".journal"), testenv.Must(io.ReadAll(testenv.Must(gzip.NewReader(packed)))), 0o600))
 	}
 	got := map[string]any{}
 	for _, args := range []string{"info", "report --idle --by function", "report --idle --by label:worker"} {
@@ -65,17 +56,10 @@ func reads(t *testing.T, path string) {
 	}
 	golden := path + ".json"
 	if _, err := os.Stat(golden); err != nil && *update {
-		b, err := json.MarshalIndent(got, "", " ")
-		if err == nil {
-			err = os.WriteFile(golden, append(b, '\n'), 0o644)
-		}
-		testenv.OK(t, err)
+		testenv.OK(t, os.WriteFile(golden, append(testenv.Must(json.MarshalIndent(got, "", " ")), '\n'), 0o644))
 	}
 	var want any
-	if b, err = os.ReadFile(golden); err == nil {
-		err = json.Unmarshal(b, &want)
-	}
-	testenv.OK(t, err)
+	testenv.OK(t, json.Unmarshal(testenv.Must(os.ReadFile(golden)), &want))
 	for _, lack := range lacks(got, want, "") {
 		t.Error(lack)
 	}

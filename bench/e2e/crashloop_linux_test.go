@@ -113,6 +113,7 @@ func killed(t *testing.T, sampled bool, within time.Duration, env ...string) (cm
 // that another run has passed on is in a file, until the log says that this file is deleted.
 func TestCrashLoop(t *testing.T) {
 	testenv.Long(t)
+	t.Parallel()
 	for _, rotate := range []string{"", "1h"} {
 		t.Run("rotation "+rotate, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 // TestDeadlock: a session ends when its program cannot go on, so that the runtime says so, also if the program has had work.
 func TestDeadlock(t *testing.T) {
 	testenv.Long(t)
+	t.Parallel()
 	testenv.Again(t)
 	bin := buildProgram(t, "deadlock")
 	var all sync.WaitGroup

@@ -19,7 +19,7 @@ import (
 )
 
 func TestPeerFullDisk(t *testing.T) {
-	checkFault(t, filepath.Join(testenv.Disk(t, "4k"), "x.tach"), func(*profiler.Session) error { return nil }, syscall.ENOSPC)
+	checkFault(t, filepath.Join(testenv.Disk(t, "4k"), "x.tach"), func(string) error { return nil }, syscall.ENOSPC)
 }
 
 // A file system that is full, or a folder that is gone or read-only for some time does not end a session. Each second is in a file or counted as missing,

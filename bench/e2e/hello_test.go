@@ -65,6 +65,7 @@ func TestStatic(t *testing.T) {
 // export, in this program, is initialized before auto only by chance.
 func TestExportLinkedEarly(t *testing.T) {
 	testenv.Long(t)
+	t.Parallel()
 	trace, code := runFor(t, 2*time.Minute, []string{"GODEBUG=inittrace=1"}, hello(t, "-tags=auto,export"), "auto")
 	const module = "init github.com/gotach/profiler"
 	linked, writer, auto := strings.Index(trace, module+"/internal/hook/linked @"), strings.Index(trace, module+"/writer @"), strings.Index(trace, module+"/auto @")

@@ -50,18 +50,18 @@ func checkIdle(t *testing.T, profile, log string, share float64) {
 	r := idleResultOf(t, profile, log)
 	if strings.HasSuffix(strings.TrimSuffix(profile, ".tach"), "none") {
 		if r.others > r.idle/20 {
-			t.Errorf("%v is not idle though there are no requests: %v", r.others, r.stacks["others"])
+			t.Errorf("%v is not idle though there are no requests: %v", r.others, r.stacks)
 		}
 		return
 	}
 	if float64(r.wrong) > share*float64(r.wrong+r.served) {
-		t.Errorf("%v is idle in which requests are handled or wait: %v", r.wrong, r.stacks["wrong"])
+		t.Errorf("%v is idle in which requests are handled or wait: %v", r.wrong, r.stacks)
 	}
 	if r.served < r.logged/20 {
 		t.Errorf("only %v are not idle in requests that took %v together", r.served, r.logged)
 	}
 	if r.labelled > 0 {
-		t.Errorf("requests with a label are idle: %v", r.stacks["labelled"])
+		t.Errorf("requests with a label are idle: %v", r.stacks)
 	}
 }
 
@@ -71,12 +71,12 @@ type served struct{ begin, end uint64 }
 // An idleResult is what Idle says about the waits of a recording.
 type idleResult struct {
 	idle     time.Duration
-	wrong    time.Duration // idle, though the goroutine serves a request
-	served   time.Duration // not idle, of the same
-	logged   time.Duration // what the log says of the same, and of goroutines that run
-	others   time.Duration // not idle, in stacks without functions of the program besides main
-	labelled time.Duration // idle, in stacks with such functions, though the goroutine has labels
-	stacks   map[string]map[string]time.Duration
+	wrong    time.Duration            // idle, though the goroutine serves a request
+	served   time.Duration            // not idle, of the same
+	logged   time.Duration            // what the log says of the same, and of goroutines that run
+	others   time.Duration            // not idle, in stacks without functions of the program besides main
+	labelled time.Duration            // idle, in stacks with such functions, though the goroutine has labels
+	stacks   map[string]time.Duration // of what should not be
 }
 
 func idleResultOf(t *testing.T, profile, log string) *idleResult {
@@ -84,7 +84,7 @@ func idleResultOf(t *testing.T, profile, log string) *idleResult {
 	f := testenv.Must(reader.Open(profile))
 	defer f.Close()
 	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Labels: true, Creators: true, Objects: true}))
-	r := &idleResult{stacks: map[string]map[string]time.Duration{"others": {}, "wrong": {}, "labelled": {}}}
+	r := &idleResult{stacks: map[string]time.Duration{}}
 	serves := r.read(t, log, f.Header().Start)
 	type place struct {
 		key    idle.Key
@@ -110,25 +110,26 @@ func idleResultOf(t *testing.T, profile, log string) *idleResult {
 			names = append(names, name)
 			own = own || strings.HasPrefix(name, "main.")
 		}
-		is, stack := idle.Is(p.key), strings.Join(names, " < ")
-		add := func(to *time.Duration, list string) {
-			*to += wall
-			if list != "" {
-				r.stacks[list][stack] += wall
+		is := idle.Is(p.key)
+		add := func(to *time.Duration, bad string) {
+			if *to += wall; bad != "" {
+				r.stacks[bad+": "+strings.Join(names, " < ")] += wall
 			}
 		}
-		if is {
+		switch {
+		case is:
 			add(&r.idle, "")
-		} else if !own {
-			add(&r.others, "others")
+		case !own:
+			add(&r.others, "not idle")
 		}
-		if p.serves && is {
-			add(&r.wrong, "wrong")
-		} else if p.serves {
+		switch {
+		case p.serves && is:
+			add(&r.wrong, "idle in a request")
+		case p.serves:
 			add(&r.served, "")
 		}
 		if is && own && p.label {
-			add(&r.labelled, "labelled")
+			add(&r.labelled, "idle with a label")
 		}
 	}
 	return r
@@ -143,14 +144,11 @@ func during(list []served, at uint64) bool {
 // read reads the log of testdata/peers: for each goroutine the times in which it serves requests.
 func (r *idleResult) read(t *testing.T, path string, start uint64) map[uint64][]served {
 	t.Helper()
-	f, err := os.Open(path)
-	testenv.OK(t, err)
+	f := testenv.Must(os.Open(path))
 	defer f.Close()
 	var in io.Reader = f
 	if strings.HasSuffix(path, ".gz") {
-		if in, err = gzip.NewReader(f); err != nil {
-			t.Fatal(err)
-		}
+		in = testenv.Must(gzip.NewReader(f))
 	}
 	out := map[uint64][]served{}
 	lines := bufio.NewScanner(in)
@@ -158,17 +156,13 @@ func (r *idleResult) read(t *testing.T, path string, start uint64) map[uint64][]
 		var id uint64
 		var s served
 		var labelled int
-		if _, err := fmt.Sscan(lines.Text(), &id, &s.begin, &s.end, &labelled); err != nil {
-			t.Fatal(err)
-		}
+		_ = testenv.Must(fmt.Sscan(lines.Text(), &id, &s.begin, &s.end, &labelled))
 		out[id] = append(out[id], s)
 		if s.begin >= start {
 			r.logged += time.Duration(s.end-s.begin) * time.Microsecond
 		}
 	}
-	if lines.Err() != nil {
-		t.Fatal(lines.Err())
-	}
+	testenv.OK(t, lines.Err())
 	return out
 }
 

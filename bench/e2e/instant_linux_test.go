@@ -98,7 +98,7 @@ func calls(g *gostackparse.Goroutine) string {
 // inStates starts fifty goroutines in all states. Those in brief wait for less than a tick. The result ends them.
 func inStates(t *testing.T) (end func()) {
 	stop := make(chan struct{})
-	var group, never, held sync.WaitGroup
+	var group, never sync.WaitGroup
 	var mu, condMu sync.Mutex
 	cond, over := sync.NewCond(&condMu), false
 	never.Add(1)
@@ -136,11 +136,12 @@ func inStates(t *testing.T) (end func()) {
 			}
 		}
 	})
-	r, w := pipe(t)
+	r, w, err := os.Pipe()
+	testenv.OK(t, err)
 	start(4, func() { _, _ = r.Read(make([]byte, 1)) })
 	var raw [2]int
 	testenv.OK(t, syscall.Pipe(raw[:]))
-	held.Go(func() { _, _ = syscall.Read(raw[0], make([]byte, 1)) })
+	start(1, func() { _, _ = syscall.Read(raw[0], make([]byte, 1)) })
 	return func() {
 		close(stop)
 		mu.Unlock()
@@ -150,18 +151,11 @@ func inStates(t *testing.T) (end func()) {
 		condMu.Unlock()
 		cond.Broadcast()
 		w.Close()
-		r.Close()
 		syscall.Close(raw[1])
-		held.Wait()
-		syscall.Close(raw[0])
 		group.Wait()
+		r.Close()
+		syscall.Close(raw[0])
 	}
-}
-
-func pipe(t *testing.T) (r, w *os.File) {
-	r, w, err := os.Pipe()
-	testenv.OK(t, err)
-	return r, w
 }
 
 func closed(stop chan struct{}) bool {

@@ -126,6 +126,7 @@ const mostAdded = 2_400_000
 // program becomes only a little larger.
 func TestReleaseLibrary(t *testing.T) {
 	testenv.Long(t)
+	t.Parallel()
 	cache, dir := t.TempDir(), t.TempDir()
 	env := append(proxy(t, cache), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	gocmd := func(args ...string) string { t.Helper(); return run(t, dir, env, "go", args...) }
