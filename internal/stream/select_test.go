@@ -54,19 +54,10 @@ func plant(t *testing.T, part, from, seconds int, stopped bool) stream.File {
 	return stream.File{Stream: testenv.Finish(t, &f, w, reader.New)}
 }
 
-// must returns what there is if there is no error.
-func must[T any](x T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		testenv.OK(t, err)
-		return x
-	}
-}
-
 // A selection has the time of the samples that it says, also where a sample is partly in it.
 func TestSelect(t *testing.T) {
-	label := func(text string) stream.Label { return must(stream.ParseLabel(text))(t) }
-	moment := func(text string) stream.Moment { return must(stream.ParseMoment(text))(t) }
+	label := func(text string) stream.Label { return testenv.Must(stream.ParseLabel(text)) }
+	moment := func(text string) stream.Moment { return testenv.Must(stream.ParseMoment(text)) }
 	second := time.Second
 	for _, c := range []struct {
 		sel        stream.Selection
@@ -92,7 +83,7 @@ func TestSelect(t *testing.T) {
 	} {
 		// One file, and two of which the second was not stopped.
 		for _, files := range [][]stream.File{{plant(t, 0, 0, 8, true)}, {plant(t, 1, 0, 4, true), plant(t, 2, 4, 4, false)}} {
-			src := must(stream.New(files, stream.Options{Select: &c.sel}))(t)
+			src := testenv.Must(stream.New(files, stream.Options{Select: &c.sel}))
 			if got := time.UnixMicro(int64(src.Header().Start)).Sub(begin); got != c.start {
 				t.Errorf("%v of %d files begins at %v, want %v", &c.sel, len(files), got, c.start)
 			}
@@ -142,7 +133,7 @@ func TestSelectErrors(t *testing.T) {
 
 // With Unselected, the other samples of the selected time are yielded too, but do not count.
 func TestUnselected(t *testing.T) {
-	since := must(stream.ParseMoment("4s"))(t)
+	since := testenv.Must(stream.ParseMoment("4s"))
 	src, err := stream.New([]stream.File{plant(t, 1, 0, 8, true)}, stream.Options{
 		Unselected: true, Select: &stream.Selection{States: []string{"running"}, Since: since},
 	})

@@ -14,7 +14,6 @@ import (
 	"github.com/gotach/profiler/internal/formats/runs"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -23,11 +22,8 @@ var update = flag.Bool("update", false, "write testdata")
 type decoded struct {
 	Meta struct {
 		PreprocessedProfileVersion int
-		Categories                 []struct {
-			Name, Color   string
-			Subcategories []string
-		}
-		Extra []struct {
+		Categories                 []struct{ Name, Color string }
+		Extra                      []struct {
 			Entries []struct{ Label, Value string }
 		}
 	}
@@ -41,29 +37,16 @@ type decoded struct {
 		IsMainThread   bool
 		Samples        struct {
 			Time, Weight   []float64
-			Stack          []*int
 			ThreadCPUDelta []int
 			WeightType     string
 		}
 		Markers struct {
-			Name, Category     []int
+			Name               []int
 			StartTime, EndTime []float64
-			Data               []struct{ Type, Labels string }
 		}
 	}
 	Shared struct {
-		StringArray []string
-		FuncTable   struct {
-			Name   []int
-			Source []*int
-		}
-		FrameTable struct {
-			Func, Category, Subcategory []int
-			Line                        []*int
-		}
-		StackTable struct {
-			Frame, PrefixOffset []int
-		}
+		StackTable struct{ PrefixOffset []int }
 	}
 }
 
@@ -111,56 +94,6 @@ func TestWrite(t *testing.T) {
 	}
 	verify(t, &d)
 	testenv.Golden(t, "testdata/example.firefox.json", string(text), *update)
-	th := &d.Threads[1]
-	var markers []string
-	for i := range th.Markers.Name {
-		m := &th.Markers
-		markers = append(markers, fmt.Sprintf("%s %v-%v %s%s %s", d.Shared.StringArray[m.Name[i]], m.StartTime[i], m.EndTime[i], m.Data[i].Type, m.Data[i].Labels, d.Meta.Categories[m.Category[i]].Name))
-	}
-	if diff := cmp.Diff([]string{
-		"chan receive 2-4 wait Channel", "labels 2-4 labelsa=</script>, b=\"\u2028 Other", "chan receive 4-5 wait Channel", "labels 4-6 labelsa=c Other",
-	}, markers); diff != "" {
-		t.Errorf("markers (-want +got):\n%s", diff)
-	}
-	var samples []string
-	for i := range th.Samples.Time {
-		stack := "none"
-		if s := th.Samples.Stack[i]; s != nil {
-			stack = d.stack(*s)
-		}
-		samples = append(samples, fmt.Sprintf("%v+%v cpu before %d %s", th.Samples.Time[i], th.Samples.Weight[i], th.Samples.ThreadCPUDelta[i], stack))
-	}
-	if diff := cmp.Diff([]string{
-		"0+1 cpu before 0 main.main:3 (On CPU) main.Work[...]:12 (On CPU running)",
-		"1+1 cpu before 1000000 main.main:3 (On CPU) main.Work[...]:13 (On CPU running)",
-		"2+1 cpu before 1000000 main.main:3 (Channel) main.Work[...]:12 (Channel) [chan receive] (Channel chan receive)",
-		"3+1 cpu before 0 main.main:3 (Channel) main.Work[...]:12 (Channel) [chan receive] (Channel chan receive)",
-		"4+1 cpu before 0 main.main:3 (Channel) main.Work[...]:12 (Channel) [chan receive] (Channel chan receive)",
-		"5+1 cpu before 0 main.main:3 (No core) main.Work[...]:12 (No core no core)",
-		"6+0 cpu before 0 none",
-	}, samples); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
-}
-
-// stack describes a stack, outermost frame first.
-func (d *decoded) stack(n int) string {
-	s := &d.Shared
-	f := s.StackTable.Frame[n]
-	text := s.StringArray[s.FuncTable.Name[s.FrameTable.Func[f]]]
-	if l := s.FrameTable.Line[f]; l != nil {
-		text += fmt.Sprint(":", *l)
-	}
-	c := d.Meta.Categories[s.FrameTable.Category[f]]
-	text += " (" + c.Name
-	if sub := s.FrameTable.Subcategory[f]; sub > 0 {
-		text += " " + c.Subcategories[sub]
-	}
-	text += ")"
-	if offset := s.StackTable.PrefixOffset[n]; offset > 0 {
-		text = d.stack(n-offset) + " " + text
-	}
-	return text
 }
 
 // columns fails unless all columns of each table of a file are as long as it says.

@@ -141,7 +141,7 @@ func TestPeerPerlToolsOnStrangeNames(t *testing.T) {
 		m.add(1, 3, 3_000_000, "", profile.Frame{Func: name, File: file, Line: int32(i - 2)}, profile.Frame{Func: "main.main", File: "/m.go", Line: 3})
 		m.add(1, 1, 1_000_000, "", profile.Frame{Func: "main.leaf", File: "/m.go", Line: 9}, profile.Frame{Func: name, File: file, Line: int32(i)})
 	}
-	file := writeProfile(t, &m.Profile, Options{})
+	file := writeProfile(t, m.Finish(), Options{})
 	loadInPerl(t, tools, file)
 	runTools(t, tools, file, progress)
 }

@@ -11,44 +11,24 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// builds a profile frame by frame.
-type maker struct {
-	profile.Profile
-	ids map[profile.Frame]uint32
-}
+// A maker is a Builder with words for these tests.
+type maker struct{ *profile.Builder }
 
-func newMaker() *maker {
-	return &maker{
-		Profile: profile.Profile{
-			Program:  "workload",
-			Start:    time.Unix(1_795_234_152, 634_000_000).UTC(),
-			Duration: 3 * time.Second,
-			Interval: time.Millisecond,
-			Metadata: &tachyon.Metadata{Session: &tachyon.Session{GoVersion: "go1.26.8", PID: 4242}},
-		},
-		ids: make(map[profile.Frame]uint32),
-	}
-}
-
-func (m *maker) frame(f profile.Frame) uint32 {
-	id, ok := m.ids[f]
-	if !ok {
-		id = uint32(len(m.Frames))
-		m.ids[f] = id
-		m.Frames = append(m.Frames, f)
-	}
-	return id
+func newMaker() maker {
+	m := maker{profile.NewBuilder()}
+	p := m.Profile
+	p.Program, p.Start, p.Duration, p.Interval = "workload", time.Unix(1_795_234_152, 634_000_000).UTC(), 3*time.Second, time.Millisecond
+	p.Metadata = &tachyon.Metadata{Session: &tachyon.Session{GoVersion: "go1.26.8", PID: 4242}}
+	return m
 }
 
 // add adds samples of one stack, innermost frame first.
-func (m *maker) add(goroutine uint64, count int64, wall time.Duration, state string, stack ...profile.Frame) {
+func (m maker) add(goroutine uint64, count int64, wall time.Duration, state string, stack ...profile.Frame) {
 	r := profile.Record{Goroutine: goroutine, State: state, Count: count, Wall: wall}
 	for _, f := range stack {
-		r.Stack = append(r.Stack, m.frame(f))
+		r.Stack = append(r.Stack, m.Frame(f, 0))
 	}
-	m.Records = append(m.Records, r)
-	m.Samples += count
-	m.Goroutines = max(m.Goroutines, int(goroutine))
+	m.Add(r)
 }
 
 // workloadSource reads the source of workload.
@@ -83,7 +63,7 @@ func workload(t testing.TB) *profile.Profile {
 	m.add(3, 7, 7*ms, "running", profile.Frame{File: "/é/数;<x>.go", Func: "exämple.com/数.Send[chan<- int;]", Line: 7})
 	m.add(4, 1, 150, "runnable", profile.Frame{Func: "x_cgo_thread_start"}, at("main.produce", 31))
 	m.add(5, 1, 0, "running", at("main.produce", 31))
-	return &m.Profile
+	return m.Finish()
 }
 
 func TestNames(t *testing.T) {

@@ -1,6 +1,7 @@
 package spx
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -30,7 +32,7 @@ type in struct {
 
 func file(t testing.TB, samples []in) *reader.Reader {
 	var f testenv.File
-	w := must(writer.New(&f, writer.Options{Start: start, Interval: interval, Uncompressed: true}))(t)
+	w := testenv.Must(writer.New(&f, writer.Options{Start: start, Interval: interval, Uncompressed: true}))
 	for _, s := range samples {
 		sample := tachyon.Sample{Thread: s.thread, Interpreter: s.interp, Time: start + s.at}
 		if s.cpu {
@@ -68,43 +70,23 @@ func TestRunsAndWeights(t *testing.T) {
 		{1, 0, 9000, true, "main [select]"},
 	}))
 	testenv.OK(t, err)
-	type run struct {
-		stack     string
-		samples   uint32
-		wall, cpu time.Duration
-	}
-	const ms = time.Millisecond
-	want := []struct {
-		id     uint64
-		interp uint32
-		start  time.Duration
-		runs   []run
-	}{
-		{1, 1, 0, []run{{"", 1, ms, ms}}},
-		{1, 0, ms / 2, []run{{"main [select]", 2, 9 * ms, 8 * ms}}},
-		{7, 0, ms + ms/2, []run{
-			{"main work", 2, 2 * ms, ms},
-			{"main work spin", 1, 2500 * time.Microsecond, 2500 * time.Microsecond},
-			{"main", 1, 0, 0},
-			{"main work", 1, ms, ms},
-		}},
-	}
-	if len(tl.Goroutines) != len(want) {
-		t.Fatalf("%d goroutines, want %d", len(tl.Goroutines), len(want))
-	}
-	for i, w := range want {
-		g := &tl.Goroutines[i]
-		if g.ID != w.id || g.Interpreter != w.interp || g.Start != w.start {
-			t.Errorf("goroutine %d is %d/%d from %v, want %d/%d from %v", i, g.ID, g.Interpreter, g.Start, w.id, w.interp, w.start)
-		}
-		var got []run
+	var got strings.Builder
+	for _, g := range tl.Goroutines {
+		fmt.Fprintf(&got, "%d/%d from %v\n", g.ID, g.Interpreter, g.Start)
 		for _, r := range g.Runs {
-			got = append(got, run{tl.words(r.Node), r.Samples, r.Wall, r.CPU})
-		}
-		if !slices.Equal(got, w.runs) {
-			t.Errorf("goroutine %d ran\n%v, want\n%v", w.id, got, w.runs)
+			fmt.Fprintf(&got, "  %d samples %v, %v on CPU: %s\n", r.Samples, r.Wall, r.CPU, tl.words(r.Node))
 		}
 	}
+	testenv.NoDiff(t, "", cmp.Diff(`1/1 from 0s
+  1 samples 1ms, 1ms on CPU: 
+1/0 from 500µs
+  2 samples 9ms, 8ms on CPU: main [select]
+7/0 from 1.5ms
+  2 samples 2ms, 1ms on CPU: main work
+  1 samples 2.5ms, 2.5ms on CPU: main work spin
+  1 samples 0s, 0s on CPU: main
+  1 samples 1ms, 1ms on CPU: main work
+`, got.String()))
 	if tl.Wall != 15500*time.Microsecond {
 		t.Errorf("%v in all", tl.Wall)
 	}
@@ -127,26 +109,17 @@ func TestNothingIsLost(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			r := must(reader.Open(name))(t)
+			r := testenv.Must(reader.Open(name))
 			defer r.Close()
 			compare(t, r)
 		})
 	}
 }
 
-// must returns what there is if there is no error.
-func must[T any](x T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		testenv.OK(t, err)
-		return x
-	}
-}
-
 // compare compares the timeline of a file with its samples.
 func compare(t *testing.T, r *reader.Reader) {
 	t.Helper()
-	tl := must(timelineOf(r))(t)
+	tl := testenv.Must(timelineOf(r))
 	type thread struct {
 		id          uint64
 		interpreter uint32
@@ -155,7 +128,7 @@ func compare(t *testing.T, r *reader.Reader) {
 		stack     []tachyon.Frame
 		wall, cpu time.Duration
 	}
-	src := must(stream.New([]stream.File{{Stream: r}}, stream.Options{}))(t)
+	src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{}))
 	want, others, notSeen := map[thread][]step{}, 0, time.Duration(0)
 	for s, err := range src.Samples() {
 		testenv.OK(t, err)
@@ -234,10 +207,10 @@ func BenchmarkTimeline(b *testing.B) {
 func TestStart(t *testing.T) {
 	began := time.Date(2026, 11, 21, 4, 10, 24, 500, time.UTC)
 	var f testenv.File
-	w := must(writer.New(&f, writer.Options{Start: 5, Interval: interval}))(t)
+	w := testenv.Must(writer.New(&f, writer.Options{Start: 5, Interval: interval}))
 	testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: began}))
 	r := testenv.Finish(t, &f, w, reader.New)
-	tl := must(timelineOf(r))(t)
+	tl := testenv.Must(timelineOf(r))
 	if !tl.Start.Equal(began) || tl.Metadata.Session.Program != "app" {
 		t.Errorf("start is %v of %v", tl.Start, tl.Metadata.Session)
 	}
