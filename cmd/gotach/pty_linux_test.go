@@ -127,6 +127,34 @@ func TestPrintedTerminal(t *testing.T) {
 	}
 }
 
+// gotach top records a program from outside that writes no profile, and leaves nothing.
+func TestTopOutside(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	program := testCommand(t, "gotach", "report", "-")
+	in := testenv.Must(program.StdinPipe())
+	must(program.Start())
+	defer func() {
+		must(in.Close())
+		_ = program.Wait() // nothing that it can read was written
+	}()
+	p := newPTY(t, 100, 40, "top", fmt.Sprint(program.Process.Pid))
+	p.await(t, ", from outside")
+	p.await(t, "os.(*File).Read")
+	p.press("q")
+	if code, text := p.end(); code != 0 {
+		t.Errorf("exit code %d: %q", code, text)
+	}
+	if left := testenv.Must(os.ReadDir(temp)); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+
+	p = newPTY(t, 100, 40, "top", "1073741824")
+	if code, text := p.end(); code != 1 || !strings.Contains(text, "no such process") {
+		t.Errorf("exit code %d: %q", code, text)
+	}
+}
+
 // gotach top works in a terminal that does not know its size, as those of containers, and in tiny and huge ones, also when the
 // size changes.
 func TestTopTerminals(t *testing.T) {

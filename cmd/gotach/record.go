@@ -22,6 +22,12 @@ const (
 	maxRecord                = 30 * 24 * time.Hour
 )
 
+// What they are if they are not set.
+const (
+	usualInterval = 10 * time.Millisecond
+	usualBudget   = 5 // percent
+)
+
 func newRecord(e *env) *cobra.Command {
 	var out string
 	var d time.Duration
@@ -79,8 +85,8 @@ commands can read it, and gotach view and gotach top follow it. If ticks would c
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "write the profile to `FILE` (default: the program's name and .tach)")
 	f.DurationVarP(&d, "duration", "d", 30*time.Second, "record for this `TIME`")
-	f.DurationVar(&o.Interval, "interval", 10*time.Millisecond, "the `TIME` between two ticks")
-	f.Float64Var(&o.Budget, "budget", 5, "what it may cost, in `PERCENT` of all cores of the machine")
+	f.DurationVar(&o.Interval, "interval", usualInterval, "the `TIME` between two ticks")
+	f.Float64Var(&o.Budget, "budget", usualBudget, "what it may cost, in `PERCENT` of all cores of the machine")
 	return cmd
 }
 

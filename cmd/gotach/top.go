@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -48,9 +49,9 @@ goroutines are, the hottest functions, the lines of its own code at which gorout
 blocked, the locks and what their holders do, and the goroutines by the place that created them.
 
 FILE is a profile. If a program is writing it, top follows it; the program does nothing more
-for that, and needs no port. If the file is finished, top plays it. PID is a process that
-writes a profile. URL is that of httpprof.Handler in a program; top asks it for profiles
-of one second each.
+for that, and needs no port. If the file is finished, top plays it. PID is a process. If it
+writes no profile, top records it from outside, as gotach record does, to a temporary file. URL is
+that of httpprof.Handler in a program; top asks it for profiles of one second each.
 
 The numbers are those of gotach report, locks and leaks for a window of time, the last 10
 seconds at first. Times are of all goroutines together; AVERAGE is how many goroutines that
@@ -92,7 +93,7 @@ func runTop(e *env, what string, window time.Duration, sources *sourceFlags) err
 	if err != nil {
 		return err
 	}
-	w, err := watch(what)
+	w, err := watch(e.ctx, what)
 	if err != nil {
 		return err
 	}
@@ -142,13 +143,13 @@ func isProcess(s string) bool {
 }
 
 // watch opens a file, a process or a URL.
-func watch(what string) (*top.Watch, error) {
+func watch(ctx context.Context, what string) (*top.Watch, error) {
 	if isURL(what) {
 		return top.URL(what)
 	}
 	if isProcess(what) {
 		pid, _ := strconv.Atoi(what)
-		return top.Process(pid)
+		return watchProcess(ctx, pid)
 	}
 	if what == "-" {
 		return nil, errors.New("top: standard input cannot be watched, a file can")

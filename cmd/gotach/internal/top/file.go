@@ -41,6 +41,25 @@ func File(path string) (*Watch, error) {
 	return newFileWatch(path, f, nextFile), nil
 }
 
+// Recording watches a file that is written only to be watched. stop ends that; it is called once, by Close.
+func Recording(name, path string, stop func() error) (*Watch, error) {
+	f, err := reader.Follow(path)
+	if err != nil {
+		return nil, err
+	}
+	w := newFileWatch(name, f, func(string, *tachyon.Session) string { return "" })
+	w.source = &recordingSource{w.source, stop}
+	return w, nil
+}
+
+// A recordingSource is one whose file ends with it.
+type recordingSource struct {
+	source
+	stop func() error
+}
+
+func (s *recordingSource) close() error { return errors.Join(s.source.close(), s.stop()) }
+
 func newFileWatch(name string, f *reader.Follower, next nextFunc) *Watch {
 	return &Watch{source: &fileSource{f: f, next: next}, recent: newRecent(), state: State{Name: name, Live: true}}
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
+// ErrNoProfile says that a process writes no profile.
+var ErrNoProfile = errors.New("it is writing no profile")
+
 // Process watches a process that is writing a profile. It finds the file among the process's open files,
 // which only Linux shows.
 func Process(pid int) (*Watch, error) {
@@ -80,8 +83,8 @@ func openProfile(pid int) (string, error) {
 	if slices.Sort(finished); len(finished) > 0 {
 		return "", fmt.Errorf("process %d has %s open, but there is no journal beside it: it is not being written, or without a journal (Session.Err and the log say why)", pid, finished[0])
 	}
-	return "", fmt.Errorf(`process %d is writing no profile. A program writes one
+	return "", fmt.Errorf(`process %d: %w. A program writes one
   with  defer profiler.Start().Stop()  in main (package github.com/gotach/profiler), or
   with  import _ "github.com/gotach/profiler/auto"  and PROFILE_OUT=app.tach in its environment.
-If it serves httpprof.Handler, give the URL: gotach top http://HOST:PORT/debug/profile`, pid)
+If it serves httpprof.Handler, give the URL: gotach top http://HOST:PORT/debug/profile`, pid, ErrNoProfile)
 }
