@@ -186,18 +186,26 @@ func (t *reportTable) header() {
 
 // apart writes a line about what is set apart.
 func (t *reportTable) apart() {
-	if len(t.r.Apart) == 0 {
+	text := apartText(t.r.Apart)
+	if text == "" {
 		return
 	}
-	var parts []string
-	for i := range t.r.Apart {
-		parts = append(parts, t.r.Apart[i].What+" "+duration(t.r.Apart[i].Wall))
-	}
-	text := "set apart: " + strings.Join(parts, ", ")
 	if !t.p.HasApart {
 		text += "; --apart shows it"
 	}
 	t.text(nil, text)
+}
+
+// apartText says what is set apart, and how much it is; "" if nothing is.
+func apartText(list []profile.Apart) string {
+	var parts []string
+	for i := range list {
+		parts = append(parts, list[i].What+" "+duration(list[i].Wall))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "set apart: " + strings.Join(parts, ", ")
 }
 
 // source writes a line about how a session sampled.

@@ -28,6 +28,8 @@ tab         the next of these
 s           sort by the next column
 c           functions by CPU time only, or by all time
 i           count idle time too, or leave it out
+a           count also what is set apart: leaks, clients of the program's own
+            server, and profiling endpoints
 /           show only stacks with a function or file that matches a regular
             expression; on locks: only locks where one matches; esc: all again
 w W         a longer or a shorter window
@@ -56,6 +58,7 @@ that of httpprof.Handler in a program; top asks it for profiles of one second ea
 The numbers are those of gotach report, locks and leaks for a window of time, the last 10
 seconds at first. Times are of all goroutines together; AVERAGE is how many goroutines that
 were on average, TREND how that changed during the window. Locks have names from the source, if that is read.
+A line above the tables has what is wrong in the window, as gotach why says it; it is looked for every five seconds at most.
 
 ` + sourceHelp + `
 

@@ -35,10 +35,39 @@ func (m *topModel) head() []string {
 	}
 	lines = append(lines, m.spread(text, m.chosen()+" "))
 	lines = append(lines, m.states(window)...)
+	lines = append(lines, m.facts()...)
 	if m.height >= tall {
 		lines = append(lines, "")
 	}
 	return append(lines, m.tabs())
+}
+
+// factHeight is the number of lines from which on there is room for facts.
+const factHeight = 16
+
+// facts returns a line of what is wrong, and one of what is set apart. The first one is always there, so that the tables do not jump.
+func (m *topModel) facts() []string {
+	if m.height < factHeight {
+		return nil
+	}
+	text := m.paint.dim(" " + nothingWrong)
+	switch n := len(m.found); {
+	case m.foundAt.IsZero():
+		text = ""
+	case n == 1:
+		text = " " + m.paint.bold("1 finding: ") + m.found[0].Text
+	case n > 1:
+		text = " " + m.paint.bold(fmt.Sprintf("%d findings, first: ", n)) + m.found[0].Text
+	}
+	lines := []string{m.spread(text, "")}
+	if said := apartText(m.look.States.Apart); said != "" {
+		end := "; a shows it"
+		if m.apart {
+			end = "; a leaves it out"
+		}
+		lines = append(lines, m.spread(m.paint.dim(" "+said+end), ""))
+	}
+	return lines
 }
 
 func shortName(name string) string {
@@ -91,6 +120,9 @@ func (m *topModel) chosen() string {
 	}
 	if m.idle {
 		list = append(list, "with idle time")
+	}
+	if m.apart {
+		list = append(list, "with what is apart")
 	}
 	if m.cpu && m.view <= 1 {
 		list = append(list, "CPU time")

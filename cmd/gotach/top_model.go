@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/gotach/profiler/cmd/gotach/internal/top"
+	"github.com/gotach/profiler/internal/analyze/findings"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/source"
 )
@@ -28,10 +29,16 @@ type topModel struct {
 	sorts   [len(topViews)]int
 	cpu     bool
 	idle    bool
+	apart   bool
 	windows []time.Duration
 	window  int // index into windows
 	focus   *regexp.Regexp
 	scroll  int
+
+	found   []findings.Finding // of the latest look that was asked for them
+	foundAt time.Time          // when that was; zero: never
+	foundTo time.Time          // end of its window
+	costly  time.Duration      // what it took
 
 	paused bool
 	at     time.Time // end of the window; zero: the latest sample
@@ -71,6 +78,9 @@ const (
 	refresh = time.Second
 	// load is how much of a core the analysis may use: if a look takes long, the next one comes later.
 	load = 5
+	// findEvery and findLoad are refresh and load for findings, which nobody reads anew each second.
+	findEvery = 5 * time.Second
+	findLoad  = 50
 )
 
 func newTopModel(ctx context.Context, w *top.Watch, window time.Duration, p paint, unicode bool) *topModel {
@@ -91,6 +101,7 @@ type (
 	polledMsg struct{ err error }
 	lookedMsg struct {
 		look *top.Look
+		find bool // findings were asked for
 		err  error
 		took time.Duration
 	}
@@ -123,14 +134,15 @@ func (m *topModel) refreshed() tea.Cmd {
 	return func() tea.Msg {
 		begin := time.Now()
 		l, err := m.watch.Look(q)
-		return lookedMsg{l, err, time.Since(begin)}
+		return lookedMsg{l, q.Findings, err, time.Since(begin)}
 	}
 }
 
 // query returns what is to be seen.
 func (m *topModel) query() top.Query {
-	q := top.Query{At: m.at, Window: m.windows[m.window], Views: topViews[m.view].views, CPU: m.cpu, Idle: m.idle, Focus: m.focus, Sort: profile.SortSelf}
+	q := top.Query{At: m.at, Window: m.windows[m.window], Views: topViews[m.view].views, CPU: m.cpu, Idle: m.idle, Apart: m.apart, Focus: m.focus, Sort: profile.SortSelf}
 	q.Locks.Source = m.source
+	q.Findings = m.foundAt.IsZero() || m.paused && !m.foundTo.Equal(m.at) || time.Since(m.foundAt) > max(findEvery, findLoad*m.costly)
 	if m.view <= 1 {
 		q.Sort = profile.Sorts[m.sorts[m.view]]
 	}
@@ -216,7 +228,9 @@ func (m *topModel) looked(msg lookedMsg) tea.Cmd {
 	}
 	if msg.look != nil {
 		first := m.look == nil
-		m.look = msg.look
+		if m.look = msg.look; msg.find {
+			m.found, m.foundAt, m.foundTo, m.costly = msg.look.Findings, time.Now(), msg.look.To, msg.took
+		}
 		if first && !msg.look.Live && msg.look.Ended == "" { // play it from the beginning
 			m.play, m.at, m.shown = true, msg.look.First.Add(refresh), time.Now()
 			return m.refreshed()
@@ -298,6 +312,8 @@ func (m *topModel) change(name string) tea.Cmd {
 		m.cpu = !m.cpu
 	case "i":
 		m.idle = !m.idle
+	case "a":
+		m.apart = !m.apart
 	case "w":
 		m.window = min(m.window+1, len(m.windows)-1)
 	case "W":

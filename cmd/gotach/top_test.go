@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/gotach/profiler/cmd/gotach/internal/top"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -218,4 +219,28 @@ func TestTopSeen(t *testing.T) {
 	s.lacks(s.text(), "at once")
 	s.m.look.MostGoroutines = 15_000
 	s.has(s.text(), "goroutines seen, up to 15000 at once so far")
+}
+
+// A line has the findings; they are looked for again when their time has come or the window is another one. What is set apart comes
+// back with a key.
+func TestTopFindings(t *testing.T) {
+	s := newTopScreen(t, false, true)
+	s.has(s.size(80, 24), " 1 finding: ")
+	if s.m.query().Findings {
+		t.Error("findings are looked for again at once")
+	}
+	s.m.foundAt = time.Now().Add(-time.Hour)
+	if !s.m.query().Findings {
+		t.Error("findings of an hour ago are not looked for again")
+	}
+	s.m.foundAt = time.Now()
+	if s.press("left"); !s.m.foundTo.Equal(s.m.look.To) {
+		t.Errorf("the findings are those until %v, the window ends at %v", s.m.foundTo, s.m.look.To)
+	}
+	s.m.found, s.m.look.States.Apart = nil, []profile.Apart{{What: "profiling endpoints", Wall: time.Second}}
+	s.has(s.text(), " Nothing stands out.", " set apart: profiling endpoints 1.00s; a shows it")
+	s.has(s.press("a"), "with what is apart")
+	if !s.m.query().Apart {
+		t.Error("a does not show what is set apart")
+	}
 }

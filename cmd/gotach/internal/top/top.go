@@ -10,11 +10,13 @@ package top
 import (
 	"context"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/findings"
 	"github.com/gotach/profiler/internal/analyze/leaks"
 	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/analyze/report"
@@ -69,8 +71,11 @@ type Query struct {
 	Sort   profile.Sort   // of functions
 	CPU    bool           // functions by CPU time only
 	Idle   bool           // idle time counts
+	Apart  bool           // what is set apart counts, such as clients of the program's own server
 	Focus  *regexp.Regexp // functions, lines and groups: only stacks that match; nil: all
 	Locks  locks.Options
+	// Findings asks for what is wrong. It takes about as long as all tables.
+	Findings bool
 }
 
 // A Look is what was seen in a window.
@@ -89,6 +94,8 @@ type Look struct {
 	Groups    *profile.Report // by the place where goroutines were created
 	Leaks     *leaks.Leaks    // with Groups
 	Locks     *locks.Locks
+	// Findings are what is wrong with the program in the window, without notes; empty: nothing, or they were not asked for.
+	Findings []findings.Finding
 }
 
 // Close ends the watch.
@@ -152,7 +159,7 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 		if err != nil {
 			return nil, err
 		}
-		if o.Series, o.Window, o.Apart = true, true, true; leaks {
+		if o.Series, o.Window, o.Apart = true, true, q.Apart || leaks; leaks {
 			survey, err := report.NewSurvey(src, o, nil) // of which the locks are not asked for
 			if err != nil {
 				return nil, err
@@ -196,7 +203,39 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 			l.Locks, err = locks.Find(analyze.NewSamples("", src), q.Locks)
 		}
 	}
+	if q.Findings && err == nil {
+		l.Findings, err = find(files, q)
+	}
 	return err
+}
+
+// mostSearched is the number of samples up to which findings look at stragglers and at those that have a connection of a pool:
+// these take two more readings.
+const mostSearched = 500_000
+
+// find finds what is wrong.
+func find(files []stream.File, q Query) ([]findings.Finding, error) {
+	o := report.Options{Series: true, Window: true}
+	so := o.Stream()
+	so.Unselected = true
+	src, err := stream.New(files, so)
+	if err != nil {
+		return nil, err
+	}
+	survey, err := report.NewSurvey(src, o, q.Locks.Source)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := survey.Locks()
+	if err != nil {
+		return nil, err
+	}
+	requests, err := survey.FindRequests()
+	if err != nil {
+		return nil, err
+	}
+	list, err := findings.Of(findings.Input{Survey: survey, Locks: locks, Requests: requests, Files: "FILE", Fast: survey.Profile.Samples > mostSearched})
+	return slices.DeleteFunc(list, func(x findings.Finding) bool { return x.Note }), err
 }
 
 // news returns what a follower tells about a part.

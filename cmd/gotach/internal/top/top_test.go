@@ -16,6 +16,7 @@ import (
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/httpprof"
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/findings"
 	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/profile"
@@ -176,7 +177,7 @@ func samplesOf(t *testing.T, path, since, until string) *stream.Source {
 // compare compares a window with the same time of a file. since and until are empty for all of it.
 func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
 	t.Helper()
-	p := have(report.NewProfile(samplesOf(t, path, since, until), report.Options{Idle: idle, Apart: true}))
+	p := have(report.NewProfile(samplesOf(t, path, since, until), report.Options{Idle: idle}))
 	for _, x := range []struct {
 		by  profile.By
 		got *profile.Report
@@ -251,9 +252,15 @@ func TestGroups(t *testing.T) {
 	if len(l.Leaks.Groups) == 0 || l.Leaks.Groups[0].CreatedBy != "main.spawn" || l.Leaks.Groups[0].PerMinute < 50 || l.Leaks.Groups[0].PerMinute > 70 {
 		t.Errorf("groups that grow: %+v, want main.spawn with 60 a minute", l.Leaks.Groups)
 	}
-	l = lookOnly(t, w, Query{Window: 10 * time.Second, Views: all, Focus: regexp.MustCompile(`main\.leaks`), CPU: true})
+	l = lookOnly(t, w, Query{Window: 10 * time.Second, Views: all, Focus: regexp.MustCompile(`main\.leaks`), CPU: true, Apart: true, Findings: true})
 	if len(l.Groups.Rows) != 1 || len(l.Blocked.Rows) != 1 || len(l.Functions.Rows) != 0 {
 		t.Errorf("filter: %d groups, %d lines, %d functions on CPU; want 1, 1, 0", len(l.Groups.Rows), len(l.Blocked.Rows), len(l.Functions.Rows))
+	}
+	if len(l.Findings) != 2 || l.Findings[0].Kind != findings.Lock || l.Findings[1].Kind != findings.Leak {
+		t.Errorf("findings: %+v, want a lock and a leak", l.Findings)
+	}
+	if l = lookOnly(t, w, Query{Window: 10 * time.Second, Views: all}); len(l.States.Apart) != 1 || totals(l.States)["chan receive"] != 0 {
+		t.Errorf("set apart: %+v of %+v, want the leak", l.States.Apart, l.States.Rows)
 	}
 }
 
