@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/klauspost/compress/zstd"
 	"pgregory.net/rapid"
 )
@@ -22,12 +23,14 @@ import (
 // flatGolden is what SPX's own pages make of a report.
 type flatGolden struct {
 	Metrics []string
-	Events  int
-	Flat    []struct {
-		Name     string
-		Called   int64
-		Inc, Exc map[string]float64
-	}
+	Events  int64
+	Flat    []flatFunction
+}
+
+type flatFunction struct {
+	Name     string
+	Called   int64
+	Inc, Exc map[string]float64
 }
 
 func goldens(t testing.TB) (keys []string) {
@@ -59,43 +62,24 @@ func flat(t testing.TB, r *Reader) []FunctionTotals {
 
 func (g *flatGolden) compare(t *testing.T, name string, r *Reader) {
 	t.Helper()
-	got := flat(t, r)
-	if !slices.Equal(r.Metadata().EnabledMetrics, g.Metrics) {
-		t.Errorf("%s: metrics %q, want %q", name, r.Metadata().EnabledMetrics, g.Metrics)
-	}
-	if len(got) != len(g.Flat) {
-		t.Errorf("%s: %d functions, want %d", name, len(got), len(g.Flat))
-		return
-	}
-	for i, want := range g.Flat {
-		f := got[i]
-		if f.Name != want.Name || f.Called != want.Called {
-			t.Errorf("%s: %s called %d, want %s, %d", name, f.Name, f.Called, want.Name, want.Called)
+	got := flatGolden{Metrics: r.Metadata().EnabledMetrics}
+	for _, f := range flat(t, r) {
+		x := flatFunction{f.Name, f.Called, map[string]float64{}, map[string]float64{}}
+		for k, metric := range got.Metrics {
+			x.Inc[metric], x.Exc[metric] = f.Inc[k], f.Exc[k]
 		}
-		for k, metric := range g.Metrics {
-			if f.Inc[k] != want.Inc[metric] || f.Exc[k] != want.Exc[metric] {
-				t.Errorf("%s: %s of %s: inc %v exc %v, want %v and %v", name, metric, f.Name, f.Inc[k], f.Exc[k], want.Inc[metric], want.Exc[metric])
-			}
-		}
+		got.Flat = append(got.Flat, x)
 	}
+	got.Events = r.events
+	testenv.NoDiff(t, name, cmp.Diff(*g, got))
+	testenv.OK(t, r.Close())
 }
 
 func TestGoldens(t *testing.T) {
 	for _, key := range goldens(t) {
 		g := golden(t, key)
 		for _, path := range []string{key, key + ".json", key + ".txt.gz"} {
-			r, err := Open(path)
-			if err != nil {
-				t.Error(err)
-				continue
-			}
-			g.compare(t, path, r)
-			if r.events != int64(g.Events) {
-				t.Errorf("%s: %d events, want %d", path, r.events, g.Events)
-			}
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			g.compare(t, path, testenv.Must(Open(path)))
 		}
 	}
 }
@@ -203,9 +187,6 @@ func TestGoldensInTheNotationOfSPX05(t *testing.T) {
 			if f.File != "/srv/a b:c/x.php" || f.Line != i {
 				t.Errorf("function %d is %+v", i, f)
 			}
-		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
 		}
 		r = testenv.Must(Open(path + ".txt.zst"))
 		n := 0

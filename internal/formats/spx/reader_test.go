@@ -320,39 +320,3 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkReadEvents(b *testing.B) {
-	const n = 200_000
-	text := testenv.Must(io.ReadAll(&calls{n: n}))
-	b.ReportAllocs()
-	b.SetBytes(int64(len(text)))
-	events := 0
-	for b.Loop() {
-		r := testenv.Must(newReader(&Metadata{EnabledMetrics: []string{"wt"}}, bytes.NewReader(text), "x"))
-		for _, err := range r.Events() {
-			testenv.OK(b, err)
-			events++
-		}
-	}
-	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
-}
-
-func BenchmarkWriteEvents(b *testing.B) {
-	b.ReportAllocs()
-	events := 0
-	for b.Loop() {
-		w := testenv.Must(create(b.TempDir(), Metadata{Key: "k"}))
-		w.enter("f")
-		const n = 100_000
-		for range n {
-			w.enter("f")
-			w.leave(1)
-			w.wall += 1e6
-			w.cpu += 5e5
-		}
-		w.leave(0)
-		testenv.OK(b, w.close())
-		events += 2*n + 2
-	}
-	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
-}

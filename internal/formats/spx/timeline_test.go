@@ -189,20 +189,6 @@ func TestTimesThatOverflow(t *testing.T) {
 	}
 }
 
-func BenchmarkTimeline(b *testing.B) {
-	r := testenv.Must(reader.Open("../../../testdata/tachyon/document-v2/big.zstd.bin"))
-	defer r.Close()
-	b.ReportAllocs()
-	n := uint64(0)
-	for b.Loop() {
-		if _, err := timelineOf(r); err != nil {
-			b.Fatal(err)
-		}
-		n += r.Header().Samples
-	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "samples/s")
-}
-
 // The wall clock of a file is its header's or, better, its session's.
 func TestStart(t *testing.T) {
 	began := time.Date(2026, 11, 21, 4, 10, 24, 500, time.UTC)

@@ -1,7 +1,6 @@
 package nytprof
 
 import (
-	"bytes"
 	"io"
 	"runtime"
 	"testing"
@@ -69,60 +68,4 @@ func TestConstantMemory(t *testing.T) {
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
 		t.Errorf("%d chunks more allocated %d bytes", n-perBlock, grown)
 	}
-}
-
-// writeEvents writes n records, deflated or not.
-func writeEvents(to io.Writer, n int, deflate bool) error {
-	line := &TimeLine{FID: 2, Line: 333}
-	ret := &SubReturn{Depth: 3, Incl: 88, Excl: 7, Sub: String{Text: "main::work"}}
-	w := NewWriter(to)
-	_ = w.Write(&Version{Major: 5})
-	if deflate {
-		_ = w.Write(&StartDeflate{})
-	}
-	for i := range n {
-		if i%10 == 9 {
-			_ = w.Write(ret)
-			continue
-		}
-		line.Ticks = int32(i * 37 % 5000)
-		_ = w.Write(line)
-	}
-	return w.Close()
-}
-
-// benchmark runs once for files of a million records, deflated and not. once says how many it met.
-func benchmark(b *testing.B, once func(b *testing.B, file []byte, deflate bool) int) {
-	const n = 1_000_000
-	for _, deflate := range []bool{false, true} {
-		b.Run(map[bool]string{false: "raw", true: "deflated"}[deflate], func(b *testing.B) {
-			var file bytes.Buffer
-			testenv.OK(b, writeEvents(&file, n, deflate))
-			b.ReportAllocs()
-			for b.Loop() {
-				if got := once(b, file.Bytes(), deflate); got < n {
-					b.Fatal(got, "records")
-				}
-			}
-			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "records/s")
-		})
-	}
-}
-
-func BenchmarkReader(b *testing.B) {
-	benchmark(b, func(b *testing.B, file []byte, _ bool) (n int) {
-		b.SetBytes(int64(len(file)))
-		for _, err := range NewReader(bytes.NewReader(file)).Chunks() {
-			testenv.OK(b, err)
-			n++
-		}
-		return n
-	})
-}
-
-func BenchmarkWriter(b *testing.B) {
-	benchmark(b, func(b *testing.B, _ []byte, deflate bool) int {
-		testenv.OK(b, writeEvents(io.Discard, 1_000_000, deflate))
-		return 1_000_000
-	})
 }
