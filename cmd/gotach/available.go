@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ import (
 type available struct {
 	states     []string                   // the one with the most time first
 	labels     map[string]map[string]bool // by key: values, at most mostValues
+	functions  []string
 	goroutines int
 	from, to   uint64 // their ids, but those of the process
 	start      time.Time
@@ -78,6 +80,13 @@ func readAvailable(ctx context.Context, paths []string, from string) (*available
 	a.states = slices.SortedFunc(maps.Keys(states), func(x, y string) int {
 		return cmp.Or(cmp.Compare(states[y], states[x]), strings.Compare(x, y))
 	})
+	named := map[string]bool{}
+	for i := range src.Frames() {
+		if name := profile.FuncName(src.Frames()[i].Func); !strings.HasPrefix(name, "[") {
+			named[name] = true
+		}
+	}
+	a.functions = slices.Sorted(maps.Keys(named))
 	a.goroutines, a.start, a.length = src.Goroutines(), time.UnixMicro(int64(src.Header().Start)), time.Duration(src.End())*time.Microsecond
 	return a, nil
 }
@@ -163,25 +172,27 @@ func (e *env) selected(paths []string, o *formats.Options) error {
 	return a.nothing(o.Select)
 }
 
-// completeSelection completes states, labels and goroutines from the files that are named already.
-func completeSelection(cmd *cobra.Command) {
-	complete := func(flag string, words func(a *available) []string) {
-		err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // of files that take long to read there is no completion
-			defer cancel()
-			files := slices.DeleteFunc(slices.Clone(args), func(path string) bool { return !exists(path) })
-			a, err := readAvailable(ctx, files, "")
-			if err != nil || len(files) == 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return words(a), cobra.ShellCompDirectiveNoFileComp
-		})
-		if err != nil {
-			panic(err) // the flag does not exist: a bug in this program
+// completeAvailable completes the values of a flag from the files that are named already.
+func completeAvailable(cmd *cobra.Command, flag string, words func(a *available) []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // of files that take long to read there is no completion
+		defer cancel()
+		files := slices.DeleteFunc(slices.Clone(args), func(path string) bool { return !exists(path) })
+		a, err := readAvailable(ctx, files, "")
+		if err != nil || len(files) == 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		return words(a), cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // the flag does not exist: a bug in this program
 	}
-	complete("state", func(a *available) []string { return append(a.states, a.kinds()...) })
-	complete("label", func(a *available) (list []string) {
+}
+
+// completeSelection completes states and labels.
+func completeSelection(cmd *cobra.Command) {
+	completeAvailable(cmd, "state", func(a *available) []string { return append(a.states, a.kinds()...) })
+	completeAvailable(cmd, "label", func(a *available) (list []string) {
 		for k, values := range a.labels {
 			for v := range values {
 				list = append(list, k+"="+v)

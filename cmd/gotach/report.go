@@ -147,6 +147,7 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 	completeWords(cmd, "sort", words(profile.Sorts))
 	completeWords(cmd, "by", append(words(profile.Bys), report.ByEntry, report.ByObject, report.ByPeer, report.ByRan, report.ByLabel))
 	completeWords(cmd, "weight", report.Weights)
+	completeAvailable(cmd, "callers", func(a *available) []string { return a.functions })
 	fromFlags(cmd, &o)
 	return cmd
 }

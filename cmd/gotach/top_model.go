@@ -142,7 +142,7 @@ func (m *topModel) refreshed() tea.Cmd {
 func (m *topModel) query() top.Query {
 	q := top.Query{At: m.at, Window: m.windows[m.window], Views: topViews[m.view].views, CPU: m.cpu, Idle: m.idle, Apart: m.apart, Focus: m.focus, Sort: profile.SortSelf}
 	q.Locks.Source = m.source
-	q.Findings = m.foundAt.IsZero() || m.paused && !m.foundTo.Equal(m.at) || time.Since(m.foundAt) > max(findEvery, findLoad*m.costly)
+	q.Findings = m.foundAt.IsZero() || m.paused && !m.foundTo.Equal(m.at.Truncate(time.Microsecond)) || time.Since(m.foundAt) > max(findEvery, findLoad*m.costly)
 	if m.view <= 1 {
 		q.Sort = profile.Sorts[m.sorts[m.view]]
 	}
