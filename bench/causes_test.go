@@ -5,6 +5,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,9 +176,7 @@ func whatIsWrong(path string) []findings.Finding {
 	so.Unselected = true
 	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, so))
 	survey := testenv.Must(report.NewSurvey(src, o, testenv.Must(source.Below([]string{"../testdata/causes"})).Read))
-	return testenv.Must(findings.Of(findings.Input{
-		Survey: survey, Locks: testenv.Must(survey.Locks()), Requests: testenv.Must(survey.FindRequests()), Files: filepath.Base(path),
-	}))
+	return testenv.Must(findings.OfSurvey(survey, filepath.Base(path), math.MaxInt64))
 }
 
 // record runs programs and keeps their profiles.

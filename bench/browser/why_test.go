@@ -4,6 +4,7 @@ package browser
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func whyOf(in page.Input) []findings.Finding {
 	so := o.Stream()
 	so.Unselected = true
 	survey := testenv.Must(report.NewSurvey(testenv.Must(in.Open(so)), o, nil))
-	return testenv.Must(findings.Of(findings.Input{Survey: survey, Locks: testenv.Must(survey.Locks()), Requests: testenv.Must(survey.FindRequests()), Files: "x.tach"}))
+	return testenv.Must(findings.OfSurvey(survey, "x.tach", math.MaxInt64))
 }
 
 // TestPeerPageWhy: the page begins with the findings; a click selects what one is about and says what that is. A server sends the same.

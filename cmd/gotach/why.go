@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -75,15 +76,7 @@ func (e *env) findings(in *formats.Input, paths []string) ([]findings.Finding, e
 	if err != nil {
 		return nil, err
 	}
-	locks, err := survey.Locks()
-	if err != nil {
-		return nil, err
-	}
-	requests, err := survey.FindRequests()
-	if err != nil {
-		return nil, err
-	}
-	return findings.Of(findings.Input{Survey: survey, Locks: locks, Requests: requests, Files: typed(paths)})
+	return findings.OfSurvey(survey, typed(paths), math.MaxInt64)
 }
 
 // typed returns files as they can be typed.

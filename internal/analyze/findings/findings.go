@@ -100,6 +100,19 @@ func Of(in Input) ([]Finding, error) {
 	return f.ordered(), nil
 }
 
+// OfSurvey is Of with the locks and requests of a survey. Above a number of samples it is Fast.
+func OfSurvey(survey *report.Survey, files string, most int64) ([]Finding, error) {
+	waits, err := survey.Locks()
+	if err != nil {
+		return nil, err
+	}
+	found, err := survey.FindRequests()
+	if err != nil {
+		return nil, err
+	}
+	return Of(Input{Survey: survey, Locks: waits, Requests: found, Files: files, Fast: survey.Profile.Samples > most})
+}
+
 // ordered returns the findings in their order. What another one has said of the same place is left out.
 func (f *facts) ordered() []Finding {
 	rank := func(x *Finding) int {

@@ -226,15 +226,7 @@ func find(files []stream.File, q Query) ([]findings.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	locks, err := survey.Locks()
-	if err != nil {
-		return nil, err
-	}
-	requests, err := survey.FindRequests()
-	if err != nil {
-		return nil, err
-	}
-	list, err := findings.Of(findings.Input{Survey: survey, Locks: locks, Requests: requests, Files: "FILE", Fast: survey.Profile.Samples > mostSearched})
+	list, err := findings.OfSurvey(survey, "FILE", mostSearched)
 	return slices.DeleteFunc(list, func(x findings.Finding) bool { return x.Note }), err
 }
 
