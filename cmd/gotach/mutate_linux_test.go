@@ -226,26 +226,29 @@ func TestMutants(t *testing.T) {
 		byFormat[s.name] = append(byFormat[s.name], s)
 	}
 	const batch = 50 // files of one process, which keeps some memory of each
+	number := testenv.Times(2, 10_000)
+	if text := os.Getenv("GOTACH_MUTANTS"); text != "" {
+		testenv.Must(fmt.Sscan(text, &number))
+	}
 	for format, list := range byFormat {
-		number := testenv.Times(2, 10_000)
-		if text := os.Getenv("GOTACH_MUTANTS"); text != "" {
-			testenv.Must(fmt.Sscan(text, &number))
-		}
-		for from := 0; from < number; from += batch {
-			dir, paths := t.TempDir(), []string(nil)
-			for seed := from; seed < min(number, from+batch); seed++ {
-				paths = append(paths, list[seed%len(list)].write(dir, uint64(seed)))
-			}
-			for _, f := range findHostile(t, paths) {
-				kept := testenv.Must(os.MkdirTemp("", "mutant-"))
-				for _, part := range testenv.Must(filepath.Glob(strings.TrimSuffix(f.path, filepath.Ext(f.path)) + ".*")) {
-					must(os.WriteFile(filepath.Join(kept, filepath.Base(part)), testenv.Must(os.ReadFile(part)), 0o600))
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			for from := 0; from < number; from += batch {
+				dir, paths := t.TempDir(), []string(nil)
+				for seed := from; seed < min(number, from+batch); seed++ {
+					paths = append(paths, list[seed%len(list)].write(dir, uint64(seed)))
 				}
-				t.Errorf("gotach %s with %s:\n%s", f.command, kept, f.text)
+				for _, f := range findHostile(t, paths) {
+					kept := testenv.Must(os.MkdirTemp("", "mutant-"))
+					for _, part := range testenv.Must(filepath.Glob(strings.TrimSuffix(f.path, filepath.Ext(f.path)) + ".*")) {
+						must(os.WriteFile(filepath.Join(kept, filepath.Base(part)), testenv.Must(os.ReadFile(part)), 0o600))
+					}
+					t.Errorf("gotach %s with %s:\n%s", f.command, kept, f.text)
+				}
+				must(os.RemoveAll(dir))
 			}
-			must(os.RemoveAll(dir))
-		}
-		t.Logf("%s: %d files", format, number)
+			t.Logf("%d files", number)
+		})
 	}
 }
 
