@@ -62,11 +62,12 @@ func TestAssembly(t *testing.T) {
 	id, own := currentGoid(), runtime.FuncForPC(reflect.ValueOf(kinds[0]).Pointer()).Name()
 	own = strings.TrimRight(own, "0123456789") // the names of the functions above but for their number
 	var mu sync.Mutex
-	seen := map[string]int{} // whole stacks, by function of kinds
+	whole, seen := 0, map[string]int{} // stacks, and those by function of kinds
 	r := newRecorder()
 	r.keep = func(s *taken) bool {
 		mu.Lock()
 		defer mu.Unlock()
+		whole++
 		for _, f := range s.stack {
 			if strings.HasPrefix(f.Func, own) {
 				seen[f.Func]++
@@ -95,8 +96,9 @@ func TestAssembly(t *testing.T) {
 			t.Errorf("its callers are missing: %q", stack)
 		}
 	}
-	// Some code of AES aligns SP, which the tables do not have.
-	if r.torn > int64(1+len(r.samples)/50) {
-		t.Errorf("%d stacks are torn, %d are whole", r.torn, len(r.samples))
+	// Some code of AES aligns SP, which the tables do not have. Torn are also stacks of other goroutines, more of them in an emulator that
+	// waits for a core: there it was 10 once, and mostly 0. A kind whose callers are not found has failed above.
+	if r.torn > int64(1+whole/20) {
+		t.Errorf("%d stacks are torn, %d are whole", r.torn, whole)
 	}
 }
