@@ -12,6 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/gotach/profiler/cmd/gotach/internal/top"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // The size of the screen until the terminal says its own.
@@ -103,6 +104,14 @@ func runTop(e *env, what string, window time.Duration, sources *sourceFlags) err
 	defer w.Close()
 	m := newTopModel(e.ctx, w, window, newPaint(e.stdout), unicodeLocale(os.Getenv))
 	m.source = read.Read
+	terminal, _ := file(e.stdout)
+	m.size = func() (int, int) {
+		w, h, err := term.GetSize(int(terminal.Fd()))
+		if err != nil {
+			return m.width, m.height
+		}
+		return usualSize(w, h)
+	}
 	p := tea.NewProgram(m, tea.WithContext(e.ctx), tea.WithInput(e.stdin), tea.WithOutput(e.stdout.w), tea.WithFilter(sized), tea.WithoutSignalHandler())
 	if _, err := p.Run(); err != nil {
 		if e.ctx.Err() != nil {
@@ -115,10 +124,19 @@ func runTop(e *env, what string, window time.Duration, sources *sourceFlags) err
 
 // sized replaces the size of a terminal that does not know its own, as in a container, by the usual one.
 func sized(_ tea.Model, msg tea.Msg) tea.Msg {
-	if size, ok := msg.(tea.WindowSizeMsg); ok && (size.Width <= 0 || size.Height <= 0) {
-		return tea.WindowSizeMsg{Width: usualWidth, Height: usualHeight}
+	if size, ok := msg.(tea.WindowSizeMsg); ok {
+		size.Width, size.Height = usualSize(size.Width, size.Height)
+		return size
 	}
 	return msg
+}
+
+// usualSize returns a size, or the usual one if it is none.
+func usualSize(w, h int) (int, int) {
+	if w <= 0 || h <= 0 {
+		return usualWidth, usualHeight
+	}
+	return w, h
 }
 
 // isInput reports whether keys can be read.

@@ -30,6 +30,7 @@ type topModel struct {
 	cpu     bool
 	idle    bool
 	apart   bool
+	size    func() (width, height int) // of the terminal; may be nil
 	windows []time.Duration
 	window  int // index into windows
 	focus   *regexp.Regexp
@@ -170,9 +171,21 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case lookedMsg:
 		return m, m.looked(msg)
 	case tickMsg:
-		return m, m.tick(time.Time(msg))
+		return m, tea.Batch(m.resized(), m.tick(time.Time(msg)))
 	}
 	return m, nil
+}
+
+// resized asks for the size of the terminal if it is not the one that is known. Bubble Tea reads it first and then listens for changes, so a
+// change between these two would not be seen.
+func (m *topModel) resized() tea.Cmd {
+	if m.size == nil {
+		return nil
+	}
+	if w, h := m.size(); w == m.width && h == m.height {
+		return nil
+	}
+	return tea.RequestWindowSize
 }
 
 // polled is called after a poll.

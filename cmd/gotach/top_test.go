@@ -147,6 +147,19 @@ func TestTopShows(t *testing.T) {
 	s.has(s.press("4"), " 1   2   3  [4 Goroutines]  0 ")
 }
 
+// A change of the terminal's size of which nobody was told is seen at the next tick.
+func TestTopSize(t *testing.T) {
+	s := newTopScreen(t, false, true)
+	s.size(80, 24)
+	width := 80
+	s.m.size = func() (int, int) { return width, 24 }
+	for _, width = range []int{80, 81} {
+		if asks := s.m.resized() != nil; asks != (width != 80) {
+			t.Errorf("%d columns: it asks for the size: %v", width, asks)
+		}
+	}
+}
+
 // Each key does what the help says.
 func TestTopKeys(t *testing.T) {
 	s := newTopScreen(t, false, true)
