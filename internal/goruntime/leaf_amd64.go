@@ -44,7 +44,15 @@ func CallAt(pc uintptr) uintptr {
 	if mem.Load8(pc) != 0xe8 {
 		return 0
 	}
-	return pc + 5 + uintptr(int32(mem.Load32(pc+1)))
+	return CallOf(0xe8|uint64(mem.Load32(pc+1))<<8, pc)
+}
+
+// CallOf does so for code that is given: the eight bytes at pc.
+func CallOf(code uint64, pc uintptr) uintptr {
+	if code&0xff != 0xe8 {
+		return 0
+	}
+	return pc + CallSize + uintptr(int32(code>>8))
 }
 
 // callbackFrame is the distance from the frame pointer of runtime.cgocallbackg up to that of

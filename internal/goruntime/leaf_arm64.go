@@ -43,12 +43,14 @@ func afterCall(addr uintptr) bool {
 const CallSize = 4
 
 // CallAt returns the address that the instruction at pc calls, 0 if it is no direct call (BL).
-func CallAt(pc uintptr) uintptr {
-	code := mem.Load32(pc)
-	if code>>26 != 0x25 {
+func CallAt(pc uintptr) uintptr { return CallOf(uint64(mem.Load32(pc)), pc) }
+
+// CallOf does so for code that is given: the bytes at pc.
+func CallOf(code uint64, pc uintptr) uintptr {
+	if uint32(code)>>26 != 0x25 {
 		return 0
 	}
-	return pc + uintptr(int32(code<<6)>>4)
+	return pc + uintptr(int32(uint32(code)<<6)>>4)
 }
 
 // callbackFrame is not known here. If C has called Go, the stack begins at that call.

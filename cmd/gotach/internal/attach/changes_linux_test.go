@@ -86,7 +86,8 @@ func (s *scripted) readv(b []byte, from []unix.RemoteIovec) (n int, err error) {
 	return n, nil
 }
 
-// A stack counts only if the head of its goroutine is the same after it as before it. Otherwise it may be half of one stack and half of another.
+// A stack counts only if the head of its goroutine is the same after it as before it. Otherwise it may be half of one stack and half of another,
+// and is read again.
 func TestTorn(t *testing.T) {
 	l := goruntime.Layouts["go1.26"]
 	words := map[string]func(s *scripted){
@@ -100,7 +101,6 @@ func TestTorn(t *testing.T) {
 		"lo":     func(s *scripted) { s.set(theG+uint64(l.GStackLo), theStack-2048) },
 		"hi":     func(s *scripted) { s.set(theG+uint64(l.GStackHi), theStack+stackSize-8) },
 	}
-	words["nothing"] = func(*scripted) {}
 	for name, change := range words {
 		s := newScripted()
 		stacks := 0
@@ -108,9 +108,10 @@ func TestTorn(t *testing.T) {
 			switch {
 			case addr >= theStack && addr < theStack+stackSize:
 				stacks++
-			case addr == theG && stacks == 1: // after the first stack
+			case addr == theG && stacks == 1: // right after the first stack
 				stacks++
 				change(s)
+				s.set(theStack+1024, 0x400300, 0x400300, 0x400300) // another one has called the function
 			}
 		}
 		var heads []walk
@@ -118,9 +119,20 @@ func TestTorn(t *testing.T) {
 		testenv.OK(t, err)
 		testenv.OK(t, s.heads([]int{0}, func(i int, b []byte) { heads = append(heads, walk{index: i, head: parse(b, l)}) }))
 		testenv.OK(t, s.walks(heads))
-		if got := heads[0].pcs; (got != nil) != (name == "nothing") || name == "nothing" && !reflect.DeepEqual(got, []uint64{0x400100, 0x400200}) {
-			t.Errorf("%s changes: calls %#x", name, got)
+		pcs := heads[0].pcs
+		if never := name == "id" || name == "scan"; heads[0].ok == never || never && pcs != nil || !never && pcs[len(pcs)-1] != 0x400300 {
+			t.Errorf("%s changes: calls %#x", name, pcs)
 		}
+	}
+	// It may have moved before its stack is read for the first time.
+	s := newScripted()
+	_ = testenv.Must(s.refresh())
+	w := []walk{{head: parse(s.part(theG), l)}}
+	words["sp"](s)
+	s.set(theStack+1040, 0x400300)
+	testenv.OK(t, s.walks(w))
+	if want := []uint64{0x400100, 0x400300}; !reflect.DeepEqual(w[0].pcs, want) {
+		t.Errorf("calls %#x, want %#x", w[0].pcs, want)
 	}
 	// A goroutine that moved once is read again, and one that always moves is counted.
 	for _, c := range []struct{ changes, moved int }{{1, 0}, {1 << 30, 1}} {

@@ -90,7 +90,7 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 			r.key = le.AppendUint64(r.key, pc)
 		}
 		h.stack = r.stack(func() []Frame { return r.program.funcs.frames(c.pcs) })
-		if x.kernel && strings.HasSuffix(r.program.funcs.at(c.pcs[0]).name, "syscall.Syscall6") {
+		if x.kernel && strings.HasSuffix(r.program.funcs.at(c.pcs[0]).name, ".Syscall6") {
 			h.status = tachyon.Unknown
 		}
 	}
@@ -175,18 +175,16 @@ func (r *recorder) owe(k *known, d debt) {
 	}
 }
 
-// repay adds samples of what a goroutine is owed, from a time on and at most until now. It returns until when.
-func (r *recorder) repay(k *known, interpreter uint32, from time.Duration) time.Duration {
-	for len(k.debts) > 0 && r.now > from {
+// repay adds samples of what a goroutine is owed, at most until now.
+func (r *recorder) repay(k *known) {
+	for len(k.debts) > 0 && r.now > k.last {
 		d := &k.debts[0]
-		on := min(d.cpu, r.now-from)
-		from += on
-		r.sample(k.id, interpreter, d.status|tachyon.OnCPU|k.status&tachyon.MainThread, from, d.stack)
+		on := min(d.cpu, r.now-k.last)
+		r.add(k, d.status|tachyon.OnCPU|k.status&tachyon.MainThread, k.last+on, d.stack)
 		if d.cpu -= on; d.cpu == 0 {
 			k.debts = slices.Delete(k.debts, 0, 1)
 		}
 	}
-	return from
 }
 
 // forgive gives what a goroutine is owed that has ended to an unknown one.
@@ -204,17 +202,17 @@ func (r *recorder) systemRan(k *known, h *head) {
 		return
 	}
 	if k.id != h.id {
-		k.id, k.last = h.id, 0
+		k.id, k.interpreter, k.sampled, k.last = h.id, tachyon.Runtime, true, 0
 		r.told = append(r.told, tachyon.Goroutine{ID: h.id, Parent: h.parent, First: micros(r.now), Last: micros(r.now)})
 	}
 	from := r.now
 	for _, d := range k.debts {
 		from -= d.cpu
 	}
-	if from = max(from, k.last); from > k.last {
-		r.sample(k.id, tachyon.Runtime, 0, from, k.debts[0].stack)
+	if from > k.last {
+		r.add(k, 0, from, k.debts[0].stack)
 	}
-	k.last = r.repay(k, tachyon.Runtime, from)
+	r.repay(k)
 }
 
 // The kinds of pseudo threads, which have CPU time that no goroutine used.

@@ -69,6 +69,11 @@ func (h *head) running() bool {
 	return s == goruntime.GRunning || s == goruntime.GCopying
 }
 
+// onSystemStack reports whether a goroutine uses the CPU on the system stack, as in a GC assist, although its status is waiting: the wait reason shows that.
+func (h *head) onSystemStack(l *goruntime.Layout) bool {
+	return h.plain() == goruntime.GWaiting && l.System>>(h.reason&63)&1 != 0
+}
+
 // A roster has the addresses of all goroutines that the runtime ever made, ascending. It never frees one.
 type roster struct {
 	gs    []uint64
@@ -164,34 +169,47 @@ func (p *Process) heads(indices []int, each func(i int, b []byte)) error {
 type walk struct {
 	index int // in the roster
 	head  head
-	pcs   []uint64 // its calls; nil: the goroutine moved meanwhile
+	ok    bool     // head and stack are those of one instant
+	pcs   []uint64 // its calls; nil: it runs
 }
 
-// firstRead is how much of a stack is read at first. Most stacks that wait are shorter.
-const firstRead = 1024
+const (
+	firstRead = 1024 // how much of a stack is read at first. Most stacks that wait are shorter.
+	maxTries  = 4    // to read a goroutine that moves
+)
 
-// walks reads stacks, and after each the head of its goroutine again. If that has changed, the stack is dropped: pcs is nil.
+// walks reads goroutines again, each with its stack between two readings of its head. If these are the same, and the stack is where the head
+// says, that is what the goroutine did at that instant; if not, the goroutine is tried again. It does so with those that run too:
+// otherwise goroutines would be found running too often, because a system call that ends meanwhile would count as running, and one that
+// begins would not count.
 func (p *Process) walks(list []walk) error {
-	want := make([]uint64, len(list))
-	var left []int
-	for i := range list {
+	l := p.program.layout
+	size := headSize(l)
+	want := make([]uint64, len(list)) // bytes of the stack
+	tries := make([]int, len(list))
+	aim := func(i int) {
 		h := &list[i].head
-		list[i].pcs = nil
-		if h.status&goruntime.GScan != 0 || h.running() || h.sp < h.lo || h.sp >= h.hi {
-			continue
+		if want[i] = 0; !h.running() && h.sp >= h.lo && h.sp < h.hi {
+			want[i] = min(firstRead, h.hi-h.sp)
 		}
-		want[i] = min(firstRead, h.hi-h.sp)
-		left = append(left, i)
 	}
-	size := headSize(p.program.layout)
+	left := make([]int, len(list))
+	for i := range list {
+		left[i] = i
+		aim(i)
+	}
 	for len(left) > 0 {
 		r := &p.roster
 		r.iovs = r.iovs[:0]
 		total, n := 0, 0
-		for n < len(left) && len(r.iovs)+2 <= maxPieces && (n == 0 || total < 4<<20) {
-			w := &list[left[n]]
-			r.iovs = append(r.iovs, unix.RemoteIovec{Base: uintptr(w.head.sp), Len: int(want[left[n]])}, unix.RemoteIovec{Base: uintptr(r.gs[w.index]), Len: size})
-			total += int(want[left[n]]) + size
+		for n < len(left) && len(r.iovs)+3 <= maxPieces && (n == 0 || total < 4<<20) {
+			i := left[n]
+			g := unix.RemoteIovec{Base: uintptr(r.gs[list[i].index]), Len: size}
+			if r.iovs = append(r.iovs, g); want[i] > 0 {
+				r.iovs = append(r.iovs, unix.RemoteIovec{Base: uintptr(list[i].head.sp), Len: int(want[i])}, g)
+				total += int(want[i]) + size
+			}
+			total += size
 			n++
 		}
 		r.bytes = slices.Grow(r.bytes[:0], total)[:total]
@@ -199,21 +217,40 @@ func (p *Process) walks(list []walk) error {
 			return err
 		}
 		off := 0
+		take := func(n int) []byte {
+			off += n
+			return r.bytes[off-n : off]
+		}
 		var more []int
 		for _, i := range left[:n] {
 			w := &list[i]
-			stack := r.bytes[off : off+int(want[i])]
-			again := parse(r.bytes[off+len(stack):off+len(stack)+size], p.program.layout)
-			off += len(stack) + size
-			if again.motion != w.head.motion || again.lo != w.head.lo || again.hi != w.head.hi {
-				continue
+			before := w.head
+			w.head = parse(take(size), l)
+			stack := take(int(want[i]))
+			if want[i] > 0 {
+				again := parse(take(size), l)
+				same := again.motion == w.head.motion && again.lo == w.head.lo && again.hi == w.head.hi
+				w.head = again
+				if same && before.sp == again.sp && before.lo == again.lo && before.hi == again.hi && !again.running() && again.status&goruntime.GScan == 0 {
+					pcs, end := p.program.funcs.unwind(make([]uint64, 0, 16), &w.head, stack)
+					switch {
+					case end == whole:
+						w.pcs, w.ok = pcs, true
+						continue
+					case end == short && want[i] < again.hi-again.sp && want[i] < 1<<24:
+						want[i] = min(want[i]*16, again.hi-again.sp)
+						more = append(more, i)
+						continue
+					}
+				}
 			}
-			pcs, end := p.program.funcs.unwind(make([]uint64, 0, 16), &w.head, stack)
+			tries[i]++
 			switch {
-			case end == whole:
-				w.pcs = pcs
-			case end == short && want[i] < w.head.hi-w.head.sp && want[i] < 1<<24:
-				want[i] = min(want[i]*16, w.head.hi-w.head.sp)
+			case w.head.id != before.id || !goruntime.Alive(w.head.status):
+			case w.head.running():
+				w.ok = true
+			case tries[i] < maxTries && w.head.status&goruntime.GScan == 0:
+				aim(i)
 				more = append(more, i)
 			}
 		}
@@ -258,7 +295,7 @@ func (p *Process) Goroutines() (out []Goroutine, moved int, err error) {
 		left = left[:0]
 		for i := range list {
 			w := &list[i]
-			if w.pcs == nil && !w.head.running() {
+			if !w.ok {
 				left = append(left, w.index)
 				continue
 			}

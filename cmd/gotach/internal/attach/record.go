@@ -72,19 +72,22 @@ type recorder struct {
 // known is what is known of a goroutine, or of a runtime.g that has none at present.
 type known struct {
 	motion
-	live   bool
-	stack  []uint32
-	status tachyon.Status
-	last   time.Duration // of its last sample
-	since  time.Duration // it has been seen unchanged since
-	seen   time.Duration // of its last look that found it unchanged
-	beat   time.Duration // when it has a sample although it rests
-	index  int           // in the roster
-	labels uint64
-	start  uint64
-	debts  []debt
-	ran    []uint32 // where it ran last
-	call   []uint32 // where it was in a system call last
+	live        bool
+	stack       []uint32
+	status      tachyon.Status
+	last        time.Duration // samples stand for its time until then
+	sampled     bool          // it has a sample
+	interpreter uint32
+	runs        bool          // its last look found it running; stack and status are those of the look before
+	since       time.Duration // it has been seen unchanged since
+	seen        time.Duration // of its last look that found it unchanged
+	beat        time.Duration // when it has a sample although it rests
+	index       int           // in the roster
+	labels      uint64
+	start       uint64
+	debts       []debt
+	ran         []uint32 // where it ran last
+	call        []uint32 // where it was in a system call last
 }
 
 // Record samples the process to a new file until ctx ends or the process does. In both cases the file is finished.
@@ -186,19 +189,8 @@ func (r *recorder) tick(all bool) error {
 	if err := r.heads(r.due, func(i int, b []byte) { r.look(i, b) }); err != nil {
 		return r.ended(err)
 	}
-	if err := r.Process.walks(r.walks); err != nil {
+	if err := r.readAll(); err != nil {
 		return r.ended(err)
-	}
-	for i := range r.walks {
-		w := &r.walks[i]
-		k := r.list[w.index]
-		if w.pcs == nil {
-			r.Torn++
-			r.Dropped++
-			k.since = r.now
-			continue
-		}
-		r.visited(k, w)
 	}
 	if all {
 		for _, k := range r.list {
@@ -271,20 +263,67 @@ func (r *recorder) look(i int, b []byte) {
 	if h.labels != k.labels {
 		r.relabel(r.roster.gs[i], k, &h)
 	}
-	switch {
-	case h.running():
-		r.woke(k)
-		stack := k.ran
-		if stack == nil {
-			stack = r.running(h.start)
-		}
-		k.motion, k.stack, k.status = h.motion, stack, tachyon.HasGIL|k.status&tachyon.MainThread
-		k.since = r.now
-		r.emit(k, k.status|r.onCPU(k))
-	case scanned:
+	if scanned {
 		k.since = r.now // the collector holds it, and perhaps moves its stack
-	default:
+	} else {
 		r.walks = append(r.walks, walk{index: i, head: h})
+	}
+}
+
+// readAll reads the goroutines that look has found to have moved.
+func (r *recorder) readAll() error {
+	if err := r.Process.walks(r.walks); err != nil {
+		return err
+	}
+	for i := range r.walks {
+		w := &r.walks[i]
+		k := r.list[w.index]
+		switch {
+		case !w.ok:
+			r.Torn++
+			r.Dropped++
+			k.since = r.now
+			continue
+		case w.pcs == nil, w.head.onSystemStack(r.program.layout):
+			r.runs(k, &w.head)
+			continue
+		}
+		r.visited(k, w)
+	}
+	return nil
+}
+
+// runs is told that a goroutine runs. Perf says when it has a core. So this only says that its wait has ended: the time since then is left
+// open until what it is owed is paid, or until it is found waiting. If it has not stopped, and time stays open for longer than perf
+// needs to say what it used, it had no core.
+func (r *recorder) runs(k *known, h *head) {
+	r.woke(k)
+	status, stack := tachyon.HasGIL|k.status&tachyon.MainThread, k.ran
+	if stack == nil {
+		stack = r.running(h.start)
+	}
+	h.status = h.plain()
+	same := k.runs && k.motion == h.motion
+	k.motion, k.since = h.motion, r.now
+	if r.perf == nil {
+		k.stack, k.status = stack, status
+		r.emit(k, status|r.onCPU(k))
+		return
+	}
+	if k.sampled && !k.runs && r.before > k.last {
+		r.add(k, k.status, r.before, k.stack)
+	}
+	k.runs = true
+	r.repay(k)
+	open := r.now - 2*r.perf.period
+	if r.all {
+		open = r.now
+	}
+	if open > k.last {
+		if k.stack != nil && !same {
+			status, stack = k.status, k.stack
+		}
+		r.add(k, status, open, stack)
 	}
 }
 
@@ -293,11 +332,8 @@ const maxOwed = time.Second
 
 // onCPU says whether a running goroutine had a core. Nobody knows which ones had, so as many count as the process used CPU time.
 func (r *recorder) onCPU(k *known) tachyon.Status {
-	weight := r.now - max(k.last, r.before)
-	if k.last >= 0 {
-		weight = r.now - k.last
-	}
-	if r.perf != nil || r.owed < weight/2 {
+	weight := r.now - k.last
+	if r.owed < weight/2 {
 		return 0
 	}
 	r.owed -= weight
@@ -313,11 +349,11 @@ func (r *recorder) visited(k *known, w *walk) {
 	if k.stack != nil && k.status == status && status&tachyon.Unknown == 0 && k.seq != w.head.seq && slices.Equal(k.stack, stack) {
 		moved = tachyon.Moved
 	}
-	k.motion, k.stack, k.status = w.head.motion, stack, status
+	k.motion, k.stack, k.status, k.runs = w.head.motion, stack, status, false
 	if status&tachyon.Unknown != 0 {
 		k.call = stack
 	}
-	if k.last >= 0 {
+	if k.sampled {
 		k.since = r.now
 	}
 	r.emit(k, status|moved)
@@ -325,7 +361,7 @@ func (r *recorder) visited(k *known, w *walk) {
 
 // begin begins with a goroutine at its first look.
 func (r *recorder) begin(k *known, h *head) {
-	*k = known{motion: h.motion, live: true, index: k.index, since: r.now, last: -1, start: h.start, debts: k.debts}
+	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: r.before, start: h.start, debts: k.debts}
 	g := tachyon.Goroutine{ID: h.id, Parent: h.parent, First: micros(r.now), Last: micros(r.now)}
 	if h.since != 0 && h.plain() == goruntime.GWaiting {
 		k.since = min(r.now, time.Duration(h.since)-r.began) // at least
@@ -343,11 +379,14 @@ func (r *recorder) begin(k *known, h *head) {
 // end is told that a goroutine has ended.
 func (r *recorder) end(k *known) {
 	r.woke(k)
-	if k.last >= 0 {
-		k.last = r.repay(k, tachyon.User, k.last)
+	if k.runs || k.sampled {
+		r.repay(k)
+	}
+	if k.runs && !k.sampled { // no other look has found it
+		r.add(k, tachyon.HasGIL, k.since, r.running(k.start))
 	}
 	r.forgive(k)
-	r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(max(k.last, 0))})
+	r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(k.last)})
 	r.gone = append(r.gone, k.id)
 	*k = known{index: k.index, since: r.now}
 	r.alive--
@@ -363,22 +402,21 @@ func (r *recorder) relabel(g uint64, k *known, h *head) {
 	r.told = append(r.told, tachyon.Goroutine{ID: h.id, Last: micros(r.now), Labels: []tachyon.LabelSpan{{From: micros(r.now), Labels: labels}}})
 }
 
-// emit adds a sample of a goroutine.
+// emit adds a sample of a goroutine, after those of what it is owed.
 func (r *recorder) emit(k *known, status tachyon.Status) {
-	from := k.last
-	if from < 0 {
-		from = r.before
-		first := r.now // of its samples
-		if len(k.debts) > 0 {
-			first = min(first, from+k.debts[0].cpu)
-		}
-		r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(r.now), FirstWeight: micros(first) - micros(from)})
+	if r.repay(k); k.last < r.now || !k.sampled {
+		r.add(k, status, r.now, k.stack)
 	}
-	if k.last = r.repay(k, tachyon.User, from); k.last == r.now && k.last > from {
-		return // it had a core all the time
+}
+
+// add adds a sample of a goroutine that stands for its time since the one before, or since the tick before the first.
+func (r *recorder) add(k *known, status tachyon.Status, at time.Duration, stack []uint32) {
+	if !k.sampled {
+		k.sampled = true
+		r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(at), FirstWeight: micros(at) - micros(k.last)})
 	}
-	k.last = r.now
-	r.sample(k.id, tachyon.User, status, r.now, k.stack)
+	k.last = at
+	r.sample(k.id, k.interpreter, status, at, stack)
 }
 
 // progressEvery is how often a file that is being written says how far it is.
@@ -411,7 +449,7 @@ func (r *recorder) flush() error {
 func (r *recorder) finish(start time.Time) error {
 	for _, k := range r.list {
 		r.woke(k)
-		if k.live && k.last >= 0 {
+		if k.live && k.sampled {
 			r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(k.last)})
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
-	"github.com/gotach/profiler/tachyon"
 )
 
 // A goroutine that has rested for a time is looked at again after at most a part of that time, so the end of each wait is known to that
@@ -42,7 +41,7 @@ func (r *recorder) rested(i int) {
 // unmoved reports whether what was read of a runtime.g is a goroutine that has not run since its last look.
 func (r *recorder) unmoved(k *known, b []byte) bool {
 	l := r.program.layout
-	return k.live && k.stack != nil && le.Uint32(b[l.GStatus:]) != goruntime.GRunning && motionOf(b, l) == k.motion && le.Uint64(b[l.GLabels:]) == k.labels
+	return k.live && !k.runs && k.stack != nil && le.Uint32(b[l.GStatus:]) != goruntime.GRunning && motionOf(b, l) == k.motion && le.Uint64(b[l.GLabels:]) == k.labels
 }
 
 // rests is told that goroutine i has not run since its last look.
@@ -60,8 +59,7 @@ func (r *recorder) rests(i int) {
 
 // woke adds a sample for the time until which a goroutine was seen to rest.
 func (r *recorder) woke(k *known) {
-	if k.live && k.seen > k.last && k.last >= 0 {
-		r.sample(k.id, tachyon.User, k.status, k.seen, k.stack)
-		k.last = k.seen
+	if k.live && k.seen > k.last && k.sampled {
+		r.add(k, k.status, k.seen, k.stack)
 	}
 }

@@ -38,7 +38,8 @@ func (r *recorder) stackOf(w *walk) (ids []uint32, status tachyon.Status) {
 	case goruntime.GRunnable, goruntime.GPreempted:
 		status = tachyon.GILRequested
 		if h.pc == h.start {
-			state = strings.Trim(tachyon.FuncNotStarted, "[]")
+			r.key = le.AppendUint64(append(r.key[:0], tachyon.FuncNotStarted...), h.start)
+			return r.stack(func() []Frame { return []Frame{{Func: tachyon.FuncNotStarted}, r.begins(h)} }), status
 		}
 	case goruntime.GSyscall:
 		status = tachyon.Unknown

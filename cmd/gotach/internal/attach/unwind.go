@@ -2,6 +2,8 @@
 
 package attach
 
+import "github.com/gotach/profiler/internal/goruntime"
+
 // maxCalls bounds the calls of a stack that are read. Files keep 256 frames.
 const maxCalls = 1000
 
@@ -64,4 +66,49 @@ func (t *functions) frames(pcs []uint64) []Frame {
 		}
 	}
 	return out
+}
+
+// begins returns the function that a goroutine begins with, which has not run yet. For go f(x) the runtime has a wrapper that the compiler
+// made; begins returns f, or the go statement if the wrapper's call cannot be told, as with an interface's method.
+func (p *Process) begins(h *head) Frame {
+	t, entry := &p.program.funcs, h.start
+	for range 4 { // a wrapper may call a wrapper
+		at := t.at(entry)
+		if len(at.frames) == 0 {
+			break
+		}
+		if n := len(at.frames) - 1; !at.wraps[n] {
+			return at.frames[n]
+		}
+		var inlined *Frame
+		if entry, inlined = t.callee(entry); inlined != nil {
+			return *inlined
+		}
+	}
+	return p.creator(h.gopc)
+}
+
+// callee returns the entry of the function that a wrapper calls, or the call itself if it is inlined. The wrapper's arguments are computed
+// before the goroutine begins, so the first call is the right one, except for calls of the runtime that the compiler adds.
+func (t *functions) callee(wrapper uint64) (entry uint64, inlined *Frame) {
+	code := make([]byte, 1<<12)
+	if t.mem.read(wrapper, code) != nil {
+		return 0, nil
+	}
+	for i := 0; i+8 <= len(code); i += goruntime.PCQuantum {
+		pc := wrapper + uint64(i)
+		p := t.find(pc + goruntime.PCQuantum) // as a return address
+		if p.entry != wrapper {
+			break
+		}
+		if n := len(p.frames); n > 1 {
+			return 0, &p.frames[n-2]
+		}
+		if to := uint64(goruntime.CallOf(le.Uint64(code[i:]), uintptr(pc))); to != 0 {
+			if f := t.at(to); f.entry == to && !hidden(f.name) {
+				return to, nil
+			}
+		}
+	}
+	return 0, nil
 }

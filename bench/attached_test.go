@@ -1,0 +1,140 @@
+//go:build measure && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+	judge "github.com/gotach/profiler/internal/testenv/measure" // measure is a function of this package
+	"github.com/gotach/profiler/tachyon"
+)
+
+// attachedPrograms are those of testdata/causes that are recorded from outside and from inside at once.
+var attachedPrograms = []string{"lock-fsync", "pool-sql", "busy-server", "balanced-pipeline", "chat-hub", "leak-senders", "straggler-group",
+	"rwmutex-writer", "gc-pressure", "semaphore"}
+
+// TestMeasureAttached compares a recording from outside with the program's own profile of the same seconds: by how many points of all
+// goroutine time the time of a function, of a state or of a label differs at most, and by how many percent the CPU time is off the
+// kernel's. At night that is ten programs.
+func TestMeasureAttached(t *testing.T) {
+	programs := attachedPrograms[:testenv.Times(2, len(attachedPrograms))]
+	bound := float64(testenv.Times(3, 1)) // points; the ends of short recordings are a part of them
+	gotach := testenv.Must(testenv.BuildGotach(t.TempDir()))
+	all := slices.DeleteFunc(readCauses(t), func(c cause) bool { return !slices.Contains(programs, c.name) })
+	bin := buildCauses(t, all)
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			judge.AtMost(t, c.name+", from outside", "points, or half percent of CPU time", bound, func() float64 {
+				dir := t.TempDir()
+				outside := filepath.Join(dir, "outside.tach")
+				cmd := exec.Command(filepath.Join(bin, c.name), "-d", "8s")
+				cmd.Env = append(os.Environ(), "PROFILE_OUT="+filepath.Join(dir, "inside.tach"), "PROFILE_BUDGET=10")
+				testenv.OK(t, cmd.Start())
+				time.Sleep(time.Second)
+				before := cpuOf(t, cmd.Process.Pid)
+				out, err := exec.Command(gotach, "record", fmt.Sprint(cmd.Process.Pid), "-d", "5s", "--interval", "1ms", "--budget", "50", "-o", outside).CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				cpu := cpuOf(t, cmd.Process.Pid) - before
+				testenv.OK(t, cmd.Wait())
+				from, to := window(t, outside)
+				a, b := timesOf(t, outside, from, to), timesOf(t, filepath.Join(dir, "inside.tach"), from, to)
+				points, what := 0.0, ""
+				for _, m := range []map[string]float64{a.of, b.of} {
+					for key := range m {
+						if p := 100 * math.Abs(a.of[key]/a.all-b.of[key]/b.all); p > points {
+							points, what = p, key
+						}
+					}
+				}
+				off := 100 * math.Abs(a.cpu/1e9/cpu-1)
+				t.Logf("%.2f points: %s; %.3f s of CPU time, kernel %.3f s, inside %.3f; goroutine time %.1f and %.1f s", points, what, a.cpu/1e9, cpu, b.cpu/1e9, a.all/1e9, b.all/1e9)
+				return max(points, off/2)
+			})
+		})
+	}
+}
+
+// cpuOf returns the CPU time of a process and its threads, in seconds.
+func cpuOf(t *testing.T, pid int) (s float64) {
+	for _, path := range testenv.Must(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))) {
+		var ns float64
+		if b, err := os.ReadFile(path); err == nil {
+			_ = testenv.Must(fmt.Sscan(string(b), &ns))
+		}
+		s += ns / 1e9
+	}
+	return s
+}
+
+// window returns the time of a file without its ends, in µs.
+func window(t *testing.T, path string) (from, to uint64) {
+	f := testenv.Must(reader.Open(path))
+	defer f.Close()
+	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{}))
+	for _, err := range src.Samples() {
+		testenv.OK(t, err)
+	}
+	const margin = 200_000
+	return src.Header().Start + margin, src.Header().Start + src.End() - margin
+}
+
+// times is goroutine time in ns: all of it, that on a CPU, and that of each function, label and state.
+type times struct {
+	all, cpu float64
+	of       map[string]float64
+}
+
+func timesOf(t *testing.T, path string, from, to uint64) times {
+	f := testenv.Must(reader.Open(path))
+	defer f.Close()
+	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Labels: true}))
+	out := times{of: map[string]float64{}}
+	for s, err := range src.Samples() {
+		testenv.OK(t, err)
+		if s.NotSeen {
+			continue
+		}
+		if s.Status&tachyon.OnCPU != 0 {
+			out.cpu += float64(s.Wall)
+		}
+		if s.Interpreter != tachyon.User {
+			continue
+		}
+		begin, end := max(s.Time-uint64(s.Wall.Microseconds()), from), min(s.Time, to)
+		var keys []string
+		for _, id := range src.AppendStack(nil, s.Stack) {
+			keys = append(keys, src.Frames()[id].Func)
+		}
+		if end <= begin || slices.ContainsFunc(keys, func(name string) bool {
+			return name == tachyon.FuncProfiler || strings.HasPrefix(name, "github.com/gotach/profiler.") || strings.HasPrefix(name, "github.com/gotach/profiler/sampler")
+		}) {
+			continue
+		}
+		keys = append(keys, "state "+src.State(s.Status, s.Stack))
+		if s.Labels != nil {
+			for k, v := range s.Labels.Map() {
+				keys = append(keys, k+"="+v)
+			}
+		}
+		w := float64(end-begin) * 1000
+		out.all += w
+		slices.Sort(keys)
+		for _, key := range slices.Compact(keys) {
+			out.of[key] += w
+		}
+	}
+	return out
+}
