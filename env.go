@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/session"
 )
 
@@ -106,12 +107,12 @@ func environ(c *config, get func(string) string) (warnings []string) {
 		return SyncEvery(d), nil
 	})
 	set("PROFILE_ROTATE", func() string { return formatRotation(c.RotateEvery, c.RotateBytes) }, func(v string) (Option, error) {
-		every, bytes, err := parseRotation(v)
-		return func(c *config) error { return setRotation(c, every, bytes) }, err
+		every, bytes, err := rotate.ParseSplit(v)
+		return func(c *config) error { c.RotateEvery, c.RotateBytes = every, bytes; return nil }, err
 	})
-	set("PROFILE_KEEP", func() string { return strconv.Itoa(c.KeepFiles) + "," + formatBytes(c.KeepBytes) }, func(v string) (Option, error) {
-		files, bytes, err := parseKept(v)
-		return func(c *config) error { return setKept(c, files, bytes) }, err
+	set("PROFILE_KEEP", func() string { return strconv.Itoa(c.KeepFiles) + "," + rotate.FormatSize(c.KeepBytes) }, func(v string) (Option, error) {
+		files, bytes, err := rotate.ParseKept(v)
+		return func(c *config) error { c.KeepFiles, c.KeepBytes = files, bytes; return nil }, err
 	})
 	set("PROFILE_PAUSE", func() string { return c.MaxPause.String() }, func(v string) (Option, error) {
 		d, err := time.ParseDuration(v)
@@ -209,91 +210,9 @@ func formatRotation(every time.Duration, bytes int64) string {
 	case every == 0 && bytes == 0:
 		return "one file"
 	case every == 0:
-		return formatBytes(bytes)
+		return rotate.FormatSize(bytes)
 	case bytes == 0:
 		return every.String()
 	}
-	return every.String() + "," + formatBytes(bytes)
-}
-
-// setRotation replaces what RotateEvery and RotateBytes have set. Zero means never.
-func setRotation(c *config, every time.Duration, bytes int64) error {
-	var try config
-	if every != 0 {
-		if err := RotateEvery(every)(&try); err != nil {
-			return err
-		}
-	}
-	if bytes != 0 {
-		if err := RotateBytes(bytes)(&try); err != nil {
-			return err
-		}
-	}
-	c.RotateEvery, c.RotateBytes = every, bytes
-	return nil
-}
-
-// setKept replaces what KeepFiles and KeepBytes have set. Zero means the default.
-func setKept(c *config, files int, bytes int64) error {
-	try := session.Defaults()
-	if files != 0 {
-		if err := KeepFiles(files)(&try); err != nil {
-			return err
-		}
-	}
-	if bytes != 0 {
-		if err := KeepBytes(bytes)(&try); err != nil {
-			return err
-		}
-	}
-	c.KeepFiles, c.KeepBytes = try.KeepFiles, try.KeepBytes
-	return nil
-}
-
-// parseRotation parses a duration, a size, both with a comma between them, or "none".
-func parseRotation(s string) (every time.Duration, bytes int64, err error) {
-	if s == none {
-		return 0, 0, nil
-	}
-	for item := range strings.SplitSeq(s, ",") {
-		item = strings.TrimSpace(item)
-		if d, e := time.ParseDuration(item); e == nil && d > 0 && every == 0 {
-			every = d
-		} else if n, e := parseBytes(item); e == nil && bytes == 0 {
-			bytes = n
-		} else {
-			return 0, 0, errors.New("not a duration such as 60s, a size such as 100MB, or both as 60s,100MB")
-		}
-	}
-	return every, bytes, nil
-}
-
-// parseKept parses a number of files, a size, or both with a comma between them.
-func parseKept(s string) (files int, bytes int64, err error) {
-	for item := range strings.SplitSeq(s, ",") {
-		item = strings.TrimSpace(item)
-		if n, e := strconv.Atoi(item); e == nil && n > 0 && files == 0 {
-			files = n
-		} else if n, e := parseBytes(item); e == nil && bytes == 0 {
-			bytes = n
-		} else {
-			return 0, 0, errors.New("not a number of files such as 20, a size such as 500MB, or both as 20,500MB")
-		}
-	}
-	return files, bytes, nil
-}
-
-// parseBytes parses a positive whole number with a unit.
-func parseBytes(s string) (int64, error) {
-	for _, u := range units {
-		if len(s) <= len(u.name) || !strings.EqualFold(s[len(s)-len(u.name):], u.name) {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(s[:len(s)-len(u.name)]), 10, 64)
-		if err != nil || n <= 0 || n > (1<<62)/u.size {
-			break
-		}
-		return n * u.size, nil
-	}
-	return 0, errors.New("not a size such as 100MB")
+	return every.String() + "," + rotate.FormatSize(bytes)
 }

@@ -51,15 +51,15 @@ func TestEnvironment(t *testing.T) {
 		{name: "rotate by time", env: []string{"PROFILE_ROTATE=60s"}, want: with(func(c *config) { c.RotateEvery = time.Minute })},
 		{name: "rotate by size", env: []string{"PROFILE_ROTATE=100MB"}, want: with(func(c *config) { c.RotateBytes = 1e8 })},
 		{name: "rotate by both", env: []string{"PROFILE_ROTATE=1h30m, 64mib"}, want: with(func(c *config) { c.RotateEvery, c.RotateBytes = 90*time.Minute, 64<<20 })},
-		{name: "rotate too often", env: []string{"PROFILE_ROTATE=10ms"}, want: def, warning: "RotateEvery: 10ms is less than 1s; using one file"},
-		{name: "rotate too small", env: []string{"PROFILE_ROTATE=5KB"}, want: def, warning: "RotateBytes: 5000 bytes are less than 1 MB"},
+		{name: "rotate too often", env: []string{"PROFILE_ROTATE=10ms"}, want: def, warning: "PROFILE_ROTATE=\"10ms\": 10ms is less than 1s; using one file"},
+		{name: "rotate too small", env: []string{"PROFILE_ROTATE=5KB"}, want: def, warning: "PROFILE_ROTATE=\"5KB\": 5 KB are less than 1 MB"},
 		{name: "rotate nonsense", env: []string{"PROFILE_ROTATE=60"}, want: def, warning: "not a duration such as 60s, a size such as 100MB"},
 		{name: "rotate by two times", env: []string{"PROFILE_ROTATE=60s,1h"}, want: def, warning: "not a duration"},
 		{name: "rotate by too large a size", env: []string{"PROFILE_ROTATE=9999999999TB"}, want: def, warning: "not a duration"},
 		{name: "keep files", env: []string{"PROFILE_KEEP=20"}, want: with(func(c *config) { c.KeepFiles = 20 })},
 		{name: "keep both", env: []string{"PROFILE_KEEP=2 GB,20"}, want: with(func(c *config) { c.KeepFiles, c.KeepBytes = 20, 2e9 })},
 		{name: "keep none", env: []string{"PROFILE_KEEP=0"}, want: def, warning: "not a number of files such as 20"},
-		{name: "keep too little", env: []string{"PROFILE_KEEP=1MB"}, want: def, warning: "KeepBytes: 1000000 bytes are less than 2 MB; using 100,1 GB"},
+		{name: "keep too little", env: []string{"PROFILE_KEEP=1MB"}, want: def, warning: "PROFILE_KEEP=\"1MB\": 1 MB are less than 2 MB; using 100,1 GB"},
 		{name: "percent sign in the budget", env: []string{"PROFILE_BUDGET=3%"}, want: with(func(c *config) { c.Budget = 3 })},
 		{name: "environment wins over every option",
 			opts: []Option{Output("code.tach"), Rate(10), Budget(5), Source(Native), Compression(Zstd), SyncEvery(time.Second), RotateEvery(time.Minute), RotateBytes(1e8),
@@ -167,8 +167,8 @@ func FuzzEnvironment(f *testing.F) {
 				t.Error(err)
 			}
 		}
-		if err := setRotation(&config{}, c.RotateEvery, c.RotateBytes); err != nil {
-			t.Error(err)
+		if c.RotateEvery != 0 && RotateEvery(c.RotateEvery)(&config{}) != nil || c.RotateBytes != 0 && RotateBytes(c.RotateBytes)(&config{}) != nil {
+			t.Errorf("rotates every %v and %d bytes", c.RotateEvery, c.RotateBytes)
 		}
 		if c.Sync != 0 && c.Sync < session.MinSync {
 			t.Errorf("syncs every %v", c.Sync)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/sampler"
 )
@@ -130,8 +131,8 @@ func SyncEvery(d time.Duration) Option {
 // [KeepFiles] and [KeepBytes] limit how many files are kept.
 func RotateEvery(d time.Duration) Option {
 	return func(c *config) error {
-		if d < session.MinRotateEvery {
-			return fmt.Errorf("RotateEvery: %v is less than %v", d, session.MinRotateEvery)
+		if d < rotate.MinEvery {
+			return fmt.Errorf("RotateEvery: %v is less than %v", d, rotate.MinEvery)
 		}
 		c.RotateEvery = d
 		return nil
@@ -143,8 +144,8 @@ func RotateEvery(d time.Duration) Option {
 // and up to half a megabyte of samples.
 func RotateBytes(bytes int64) Option {
 	return func(c *config) error {
-		if bytes < session.MinRotateBytes {
-			return fmt.Errorf("RotateBytes: %d bytes are less than %s", bytes, formatBytes(session.MinRotateBytes))
+		if bytes < rotate.MinBytes {
+			return fmt.Errorf("RotateBytes: %d bytes are less than %s", bytes, rotate.FormatSize(rotate.MinBytes))
 		}
 		c.RotateBytes = bytes
 		return nil
@@ -169,8 +170,8 @@ func KeepFiles(n int) Option {
 // file when the current one has half of that.
 func KeepBytes(n int64) Option {
 	return func(c *config) error {
-		if n < session.MinKeepBytes {
-			return fmt.Errorf("KeepBytes: %d bytes are less than %s", n, formatBytes(session.MinKeepBytes))
+		if n < rotate.MinKeepBytes {
+			return fmt.Errorf("KeepBytes: %d bytes are less than %s", n, rotate.FormatSize(rotate.MinKeepBytes))
 		}
 		c.KeepBytes = n
 		return nil
@@ -282,20 +283,3 @@ func checkExport(format, path string) error {
 }
 
 var errNoExport = errors.New(`the program does not import _ "github.com/gotach/profiler/export"`)
-
-var units = []struct {
-	name string
-	size int64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-}
-
-func formatBytes(n int64) string {
-	for i := len(units) - 1; i >= 0; i-- {
-		if u := units[i]; n%u.size == 0 {
-			return fmt.Sprintf("%d %s", n/u.size, u.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
-}

@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/gotach/profiler/cmd/gotach/internal/attach"
+	"github.com/gotach/profiler/internal/rotate"
 	"github.com/spf13/cobra"
 )
 
@@ -29,7 +32,7 @@ const (
 )
 
 func newRecord(e *env) *cobra.Command {
-	var out string
+	var out, rotation, keep string
 	var d time.Duration
 	o := attach.Options{}
 	cmd := &cobra.Command{
@@ -45,9 +48,13 @@ the kernel. Where these are not allowed, only the outermost function is known, u
 is guessed, so that the sum is the CPU time of the process; gotach info says so. What waits for a lock or channel has no name of it.
 
 Recording ends after the time of -d, at Ctrl-C, or with the program; in each case the file is finished. Meanwhile other
-commands can read it, and gotach view and gotach top follow it. If ticks would cost more than --budget, there are fewer.`,
+commands can read it, and gotach view and gotach top follow it. If ticks would cost more than --budget, there are fewer.
+
+With --rotate there are many files, as with PROFILE_ROTATE in a program: app.1.tach, app.2.tach and so on, and the oldest ones
+are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d is set.`,
 		Example: `  gotach record $(pidof app)
   gotach record app -d 5s --interval 2ms -o app.tach
+  gotach record app --rotate 60s,100MB --keep 20
   gotach record -o app.tach -- ./app -listen :8080`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 && (cmd.ArgsLenAtDash() != 0 || len(args) == 0) {
@@ -59,10 +66,18 @@ commands can read it, and gotach view and gotach top follow it. If ticks would c
 			if err := checkRecord(out, d, o); err != nil {
 				return err
 			}
+			var err error
+			if o.Rotate.Every, o.Rotate.Bytes, err = rotate.ParseSplit(rotation); err != nil {
+				return usagef("record: --rotate %s: %w", rotation, err)
+			}
+			if o.Rotate.Keep, o.Rotate.KeepBytes, err = rotate.ParseKept(keep); err != nil {
+				return usagef("record: --keep %s: %w", keep, err)
+			}
+			endless := cmd.ArgsLenAtDash() == 0 || rotation != "none"
+			if endless && !cmd.Flags().Changed("duration") {
+				d = maxRecord
+			}
 			if cmd.ArgsLenAtDash() == 0 {
-				if !cmd.Flags().Changed("duration") {
-					d = maxRecord
-				}
 				return e.recordCommand(args, out, d, o)
 			}
 			pid, err := strconv.Atoi(args[0])
@@ -78,7 +93,10 @@ commands can read it, and gotach view and gotach top follow it. If ticks would c
 			ctx, cancel := context.WithTimeout(e.ctx, d)
 			defer cancel()
 			e.bar = e.progress("record")
-			o.Progress = func(_ int64, at time.Duration) { e.bar.update(uint64(min(at, d)), uint64(d)) }
+			o.Progress = func(_ int64, at time.Duration, path string) {
+				e.bar.name("record to " + path)
+				e.bar.update(uint64(min(at, d)), uint64(d))
+			}
 			return e.record(ctx, p, out, e.stdout, o)
 		},
 	}
@@ -87,6 +105,8 @@ commands can read it, and gotach view and gotach top follow it. If ticks would c
 	f.DurationVarP(&d, "duration", "d", 30*time.Second, "record for this `TIME`")
 	f.DurationVar(&o.Interval, "interval", usualInterval, "the `TIME` between two ticks")
 	f.Float64Var(&o.Budget, "budget", usualBudget, "what it may cost, in `PERCENT` of all cores of the machine")
+	f.StringVar(&rotation, "rotate", "none", "begin a new file after a time, a size or both: `LIMITS` such as 60s,100MB")
+	f.StringVar(&keep, "keep", "100,1GB", "of the finished files with --rotate keep so many `FILES` and bytes: a number, a size or both")
 	return cmd
 }
 
@@ -108,6 +128,9 @@ func checkRecord(out string, d time.Duration, o attach.Options) error {
 // record records a process until ctx ends, and says to w how it went.
 func (e *env) record(ctx context.Context, p *attach.Process, out string, w *output, o attach.Options) error {
 	out = cmp.Or(out, p.Name+".tach")
+	o.Rotate.Deleting = func(paths []string) {
+		e.warn(fmt.Errorf("record: %s of programs that were killed are deleted, because there are too many", plural(int64(len(paths)), "unfinished profile")))
+	}
 	r, err := p.Record(ctx, out, o)
 	e.barDone()
 	if err != nil {
@@ -120,8 +143,14 @@ func (e *env) record(ctx context.Context, p *attach.Process, out string, w *outp
 	if r.Ended != nil {
 		why = "; " + r.Ended.Error()
 	}
+	files := r.Files[len(r.Files)-1]
+	all := quoted(files)
+	if first := r.Files[0]; len(r.Files) > 1 {
+		ext := filepath.Ext(out)
+		files, all = fmt.Sprintf("%s to %s (%d files)", first, files, len(r.Files)), quoted(strings.TrimSuffix(out, ext))+".*"+ext
+	}
 	printf(w, "%s: %s of process %d (%s)%s\n%s of at most %s, %.2f %% moved while they were read and were left out\ngotach report %s shows where the time went.\n",
-		out, duration(r.Duration), p.PID, p.Name, why, plural(r.Samples, "sample"), plural(int64(r.MaxGoroutines), "goroutine"), 100*float64(r.Torn)/float64(max(r.Samples+r.Torn, 1)), quoted(out))
+		files, duration(r.Duration), p.PID, p.Name, why, plural(r.Samples, "sample"), plural(int64(r.MaxGoroutines), "goroutine"), 100*float64(r.Torn)/float64(max(r.Samples+r.Torn, 1)), all)
 	return nil
 }
 

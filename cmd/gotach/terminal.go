@@ -117,6 +117,14 @@ func (e *env) progress(what string) *progress {
 	return p
 }
 
+// name says what the bar is for, from now on.
+func (p *progress) name(what string) {
+	if p.bar != nil && what != p.what {
+		p.bar.Describe(what)
+	}
+	p.what = what
+}
+
 // update shows the amount done.
 func (p *progress) update(done, total uint64) {
 	if p.w == nil || time.Since(p.began) < patience {

@@ -127,7 +127,7 @@ func Prune(path string, limit int64, deleting func(paths []string)) error {
 		total -= sizes[i]
 		left, sizes = slices.Delete(left, i, i+1), slices.Delete(sizes, i, i+1)
 	}
-	if len(excess) > 0 {
+	if len(excess) > 0 && deleting != nil {
 		deleting(excess)
 	}
 	for _, p := range excess {

@@ -31,7 +31,7 @@ import (
 // Options say when a new file begins and which old files are kept.
 type Options struct {
 	Every   time.Duration // longest time of samples in a file; 0: no limit
-	Bytes   int64         // most bytes of compressed samples in a file; 0: no limit
+	Bytes   int64         // most bytes of compressed samples in a file; 0: no limit. If there is a limit, it is at most half of KeepBytes
 	Samples uint64        // most samples in a file; 0: as many as its header can count
 
 	// Keep is the most finished files that are kept, at least 1. KeepBytes is their most
@@ -115,6 +115,9 @@ const maxFaults = 100
 func Create(path string, o Options) (*Writer, error) {
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
 		o.Every, o.Bytes, o.Samples, o.OneFile = 0, 0, math.MaxUint64, true
+	}
+	if half := o.KeepBytes / 2; o.split() && (o.Bytes == 0 || o.Bytes > half) {
+		o.Bytes = half
 	}
 	if o.Samples == 0 {
 		o.Samples = maxSamples

@@ -5,17 +5,12 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/hook"
+	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/sampler"
 )
 
-// The limits of a Config. The writer's buffer holds half a megabyte of samples before compression, so
-// smaller files would not be exact.
-const (
-	MinSync        = 10 * time.Millisecond
-	MinRotateEvery = time.Second
-	MinRotateBytes = 1_000_000
-	MinKeepBytes   = 2 * MinRotateBytes // one file takes at most half of KeepBytes
-)
+// MinSync is the least value of Config.Sync. The others that have one are those of package rotate.
+const MinSync = 10 * time.Millisecond
 
 // Values of Config.Compression.
 const (
@@ -63,8 +58,8 @@ func Defaults() Config {
 		Source:      sampler.Auto,
 		Compression: Zstd,
 		MaxPause:    sampler.DefaultMaxPause,
-		KeepFiles:   100,
-		KeepBytes:   1_000_000_000,
+		KeepFiles:   rotate.UsualKeep,
+		KeepBytes:   rotate.UsualKeepBytes,
 	}
 }
 

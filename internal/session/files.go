@@ -47,9 +47,6 @@ func create(path string, about *about, o writer.Options, failed func(error)) (*s
 			c.Logger().Info("gotach: unfinished profiles of programs that were killed are deleted, because there are too many", "files", paths)
 		},
 	}
-	if half := c.KeepBytes / 2; c.rotates() && (ro.Bytes == 0 || ro.Bytes > half) {
-		ro.Bytes = half
-	}
 	var err error
 	if out.Writer, err = rotate.Create(path, ro); err != nil {
 		return nil, err

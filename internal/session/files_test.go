@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
@@ -107,7 +108,7 @@ func fileNumber(s *Session) (n int) {
 func TestFileFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.tach")
-	s, log := opened(t, dir, func(c *Config) { c.fileSamples, c.KeepFiles, c.KeepBytes = 100, 1, MinKeepBytes })
+	s, log := opened(t, dir, func(c *Config) { c.fileSamples, c.KeepFiles, c.KeepBytes = 100, 1, rotate.MinKeepBytes })
 	testenv.Await(func() bool { return fileNumber(s) >= 3 })
 	if err := s.Stop(); err != nil || len(log.Lines()) > 0 {
 		t.Fatal(err, log.Lines())

@@ -21,7 +21,8 @@ type debt struct {
 // maxDebts bounds the debts to a goroutine. More of them are those of an unknown one.
 const maxDebts = 64
 
-// interrupts takes what perf has found since the last tick. At the end it gives away all CPU time of the process.
+// interrupts takes what perf has found since the last tick. At the end of a file it gives away all CPU time of the threads, at the end of all that
+// of the process.
 func (r *recorder) interrupts(end bool) {
 	if r.perf == nil {
 		return
@@ -30,7 +31,7 @@ func (r *recorder) interrupts(end bool) {
 	for _, t := range r.perf.threads {
 		r.hits = r.hits[:0]
 		r.perf.read(t, func(x *interrupt) { r.interrupted(t, x) })
-		if len(r.hits) > 0 || end {
+		if len(r.hits) > 0 || r.all {
 			r.pay(t)
 		}
 	}
@@ -202,12 +203,14 @@ func (r *recorder) systemRan(k *known, h *head) {
 		return
 	}
 	if k.id != h.id {
-		k.id, k.interpreter, k.sampled, k.last = h.id, tachyon.Runtime, true, 0
-		r.told = append(r.told, tachyon.Goroutine{ID: h.id, Parent: h.parent, First: micros(r.now), Last: micros(r.now)})
+		k.id, k.interpreter, k.sampled, k.told, k.parent, k.last = h.id, tachyon.Runtime, true, false, h.parent, 0
 	}
 	from := r.now
 	for _, d := range k.debts {
 		from -= d.cpu
+	}
+	if !k.told {
+		k.last = max(from, k.last, r.part)
 	}
 	if from > k.last {
 		r.add(k, 0, from, k.debts[0].stack)
@@ -252,11 +255,11 @@ func (r *recorder) row(kind int, stack []uint32, cpu time.Duration) {
 	k.owed = append(k.owed, debt{stack: stack, cpu: cpu})
 }
 
-// writeRows adds samples of the rows that are worth it, at the end of all.
-func (r *recorder) writeRows(end bool) {
+// writeRows adds samples of the rows that are worth it, at the end of a file of all.
+func (r *recorder) writeRows() {
 	for kind := range r.rows {
 		k := &r.rows[kind]
-		if k.sum < time.Microsecond || !end && k.sum < rowWorth {
+		if k.sum < time.Microsecond || !r.all && k.sum < rowWorth {
 			continue
 		}
 		name := r.w.Intern(tachyon.Frame{Func: kindNames[kind]})
@@ -264,7 +267,7 @@ func (r *recorder) writeRows(end bool) {
 			if i == len(k.last) {
 				k.last = append(k.last, 0)
 			}
-			from := max(r.now-k.sum, k.last[i])
+			from := max(r.now-k.sum, k.last[i], r.part)
 			if from >= r.now {
 				continue
 			}

@@ -7,6 +7,7 @@
 //
 //   - process.go opens a process
 //   - record.go samples a process to a file
+//   - files.go begins files and finishes them
 //   - rest.go says when goroutines that do not run are looked at, and have samples
 //   - cpu.go gives CPU time to goroutines and pseudo threads
 //   - perf.go has the kernel sample the threads that run

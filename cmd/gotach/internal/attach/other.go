@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -47,13 +48,15 @@ func (*Process) Goroutines() ([]Goroutine, int, error) { return nil, 0, nil }
 type Options struct {
 	Interval time.Duration
 	Budget   float64
-	Progress func(ticks int64, d time.Duration)
+	Rotate   rotate.Options
+	Progress func(ticks int64, d time.Duration, path string)
 }
 
 // A Recording says how recording went.
 type Recording struct {
 	Duration time.Duration
 	tachyon.Counts
+	Files         []string
 	Ended, NoPerf error
 }
 

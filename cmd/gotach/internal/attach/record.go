@@ -14,34 +14,40 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/tachyon"
-	"github.com/gotach/profiler/writer"
 	"golang.org/x/sys/unix"
 )
 
 // Options say how to record.
 type Options struct {
-	Interval time.Duration                      // between two ticks
-	Budget   float64                            // what it may cost, in percent of the machine's CPU
-	Progress func(ticks int64, d time.Duration) // called after each tick
-	noPerf   bool                               // for tests: as if perf events were refused
+	Interval time.Duration                                   // between two ticks
+	Budget   float64                                         // what it may cost, in percent of the machine's CPU
+	Rotate   rotate.Options                                  // Every, Bytes, Keep and KeepBytes
+	Progress func(ticks int64, d time.Duration, path string) // called after each tick, with the file that is written
+	noPerf   bool                                            // for tests: as if perf events were refused
 }
 
 // A Recording says how recording went.
 type Recording struct {
 	Duration time.Duration
 	tachyon.Counts
-	Ended  error // why it ended before it was told to; nil: it was told to
-	NoPerf error // why what runs is not seen, and what helps; nil: it is
+	Files  []string // that are kept
+	Ended  error    // why it ended before it was told to; nil: it was told to
+	NoPerf error    // why what runs is not seen, and what helps; nil: it is
 }
 
-// A recorder samples the goroutines of a process to a file.
+// A recorder samples the goroutines of a process to a file, or to one file after the other.
 type recorder struct {
 	*Process
 	o      Options
-	w      *writer.Writer
+	w      *rotate.Writer
+	start  time.Time
 	began  time.Duration // on the monotonic clock
 	base   uint64        // wall clock at the begin, µs
+	part   time.Duration // when this file begins, since the begin
+	number int           // of this file, from 1
+	failed chan error    // the first error of an earlier file
 	now    time.Duration // of this tick, since the begin
 	before time.Duration // of the previous tick
 
@@ -49,7 +55,7 @@ type recorder struct {
 	list  []*known        // in the order of the roster
 	dueAt []time.Duration // when each of them is looked at next
 	due   []int
-	all   bool // this is the last tick, which looks at all of them
+	all   bool // this is the last tick of a file, which looks at all of them
 	walks []walk
 
 	stacks map[string][]uint32 // by state and addresses
@@ -59,7 +65,9 @@ type recorder struct {
 	gone   []uint64
 
 	Recording
+	earlier    tachyon.Counts // of earlier files
 	alive      int
+	most       int           // alive in this file
 	processCPU time.Duration // at the begin
 	cpu, owed  time.Duration // of the process at this tick; what it used and no sample stands for, if perf is nil
 	perf       *perf         // nil: the kernel does not allow it
@@ -77,6 +85,7 @@ type known struct {
 	status      tachyon.Status
 	last        time.Duration // samples stand for its time until then
 	sampled     bool          // it has a sample
+	told        bool          // it has one in this file
 	interpreter uint32
 	runs        bool          // its last look found it running; stack and status are those of the look before
 	since       time.Duration // it has been seen unchanged since
@@ -84,23 +93,23 @@ type known struct {
 	beat        time.Duration // when it has a sample although it rests
 	index       int           // in the roster
 	labels      uint64
+	set         map[string]string // the same
 	start       uint64
+	parent      uint64
+	gopc        uint64 // its go statement; 0: it has none
 	debts       []debt
 	ran         []uint32 // where it ran last
 	call        []uint32 // where it was in a system call last
 }
 
-// Record samples the process to a new file until ctx ends or the process does. In both cases the file is finished.
+// Record samples the process to a new file until ctx ends or the process does. In both cases the file is finished. With Rotate it is one
+// file after the other.
 func (p *Process) Record(ctx context.Context, path string, o Options) (*Recording, error) {
-	start := time.Now()
-	r := &recorder{Process: p, o: o, base: uint64(start.UnixMicro()), began: monotonic(), byG: map[uint64]*known{}, stacks: map[string][]uint32{}}
+	r := &recorder{Process: p, o: o, start: time.Now(), began: monotonic(), byG: map[uint64]*known{}, stacks: map[string][]uint32{}}
+	r.base = uint64(r.start.UnixMicro())
 	r.processCPU = cpuOf(p.PID)
 	r.cpu = r.processCPU
 	var err error
-	r.w, err = writer.Create(path, writer.Options{Start: r.base, Interval: uint64(o.Interval.Microseconds())})
-	if err != nil {
-		return nil, err
-	}
 	if o.noPerf {
 		r.NoPerf = deniedPerf(unix.EACCES)
 	} else if r.perf, err = openPerf(p.PID, min(o.Interval, maxPeriod)); err == nil {
@@ -108,16 +117,10 @@ func (p *Process) Record(ctx context.Context, path string, o Options) (*Recordin
 	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		r.NoPerf = deniedPerf(err)
 	}
-	provisional := r.session(start)
-	provisional.Error = tachyon.NotStopped
-	err = r.w.Provisional(tachyon.KindSession, provisional)
-	if err == nil {
-		err = r.run(ctx)
+	if err := r.create(path); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = r.finish(start)
-	}
-	return &r.Recording, errors.Join(err, r.w.Close())
+	return &r.Recording, r.close(r.run(ctx))
 }
 
 // run ticks. Its error is one of the file.
@@ -133,16 +136,11 @@ func (r *recorder) run(ctx context.Context) error {
 		}
 		r.before, r.now = r.now, max(monotonic()-r.began, r.now+time.Microsecond)
 		r.Duration = r.now
-		if r.Ended = r.tick(last); r.Ended != nil {
-			r.now = r.before
-			return r.flush()
-		}
-		if err := r.flush(); err != nil {
+		if err := r.step(last); err != nil || r.Ended != nil {
 			return err
 		}
-		r.TicksReached++
 		if r.o.Progress != nil {
-			r.o.Progress(r.TicksReached, r.now)
+			r.o.Progress(r.TicksReached, r.now, r.w.Path())
 		}
 		if last {
 			return nil
@@ -152,8 +150,24 @@ func (r *recorder) run(ctx context.Context) error {
 	}
 }
 
-// tick looks at the goroutines that are due, or at all of them. Its error says that the process cannot be read any more.
-func (r *recorder) tick(all bool) error {
+// step is a tick and what it makes of the files. end says that it is the last one.
+func (r *recorder) step(end bool) error {
+	r.all = end || r.w.Full()
+	if r.Ended = r.tick(end); r.Ended != nil {
+		r.now = r.before
+		return r.flush()
+	}
+	err := r.flush()
+	r.TicksReached++
+	if err == nil && r.all && !end {
+		err = r.next()
+	}
+	return err
+}
+
+// tick looks at the goroutines that are due, or at all of them. Its error says that the process cannot be read any more. end says that it is the
+// last one.
+func (r *recorder) tick(end bool) error {
 	grown, err := r.refresh()
 	if err != nil {
 		return r.ended(err)
@@ -177,11 +191,10 @@ func (r *recorder) tick(all bool) error {
 		r.owed = min(r.owed+cpu-r.cpu, maxOwed)
 		r.cpu = cpu
 	}
-	r.all = all
-	r.interrupts(all)
+	r.interrupts(end)
 	r.due = r.due[:0]
 	for i, at := range r.dueAt {
-		if all || at <= r.now {
+		if r.all || at <= r.now {
 			r.due = append(r.due, i)
 		}
 	}
@@ -192,12 +205,12 @@ func (r *recorder) tick(all bool) error {
 	if err := r.readAll(); err != nil {
 		return r.ended(err)
 	}
-	if all {
+	if end {
 		for _, k := range r.list {
 			r.forgive(k)
 		}
 	}
-	r.writeRows(all)
+	r.writeRows()
 	return nil
 }
 
@@ -361,20 +374,38 @@ func (r *recorder) visited(k *known, w *walk) {
 
 // begin begins with a goroutine at its first look.
 func (r *recorder) begin(k *known, h *head) {
-	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: r.before, start: h.start, debts: k.debts}
-	g := tachyon.Goroutine{ID: h.id, Parent: h.parent, First: micros(r.now), Last: micros(r.now)}
+	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: r.before, start: h.start, parent: h.parent, debts: k.debts}
 	if h.since != 0 && h.plain() == goruntime.GWaiting {
 		k.since = min(r.now, time.Duration(h.since)-r.began) // at least
 	}
 	if h.id == 1 {
 		k.status = tachyon.MainThread
-	} else if by := r.creator(h.gopc); by.Func != "" {
+	} else {
+		k.gopc = h.gopc
+	}
+	r.alive++
+	r.most = max(r.most, r.alive)
+	r.MaxGoroutines = max(r.MaxGoroutines, r.most)
+}
+
+// tell tells of a goroutine before its first sample of a file, which is at a time.
+func (r *recorder) tell(k *known, at time.Duration) {
+	if k.told {
+		return
+	}
+	k.told = true
+	g := tachyon.Goroutine{ID: k.id, Parent: k.parent, First: r.inFile(at), Last: r.inFile(at), FirstWeight: micros(at) - micros(k.last)}
+	if by := r.creator(k.gopc); by.Func != "" {
 		g.CreatedBy, g.CreatedAt = by.Func, by.at()
 	}
+	if len(k.set) > 0 {
+		g.Labels = []tachyon.LabelSpan{{From: r.inFile(k.last), Labels: k.set}}
+	}
 	r.told = append(r.told, g)
-	r.alive++
-	r.MaxGoroutines = max(r.MaxGoroutines, r.alive)
 }
+
+// inFile returns a time in µs since the begin of the file.
+func (r *recorder) inFile(at time.Duration) uint64 { return micros(at) - micros(r.part) }
 
 // end is told that a goroutine has ended.
 func (r *recorder) end(k *known) {
@@ -386,7 +417,9 @@ func (r *recorder) end(k *known) {
 		r.add(k, tachyon.HasGIL, k.since, r.running(k.start))
 	}
 	r.forgive(k)
-	r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(k.last)})
+	if k.told {
+		r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: r.inFile(k.last)})
+	}
 	r.gone = append(r.gone, k.id)
 	*k = known{index: k.index, since: r.now}
 	r.alive--
@@ -398,8 +431,10 @@ func (r *recorder) relabel(g uint64, k *known, h *head) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	k.labels = h.labels
-	r.told = append(r.told, tachyon.Goroutine{ID: h.id, Last: micros(r.now), Labels: []tachyon.LabelSpan{{From: micros(r.now), Labels: labels}}})
+	k.labels, k.set = h.labels, labels
+	if k.told {
+		r.told = append(r.told, tachyon.Goroutine{ID: h.id, Last: r.inFile(r.now), Labels: []tachyon.LabelSpan{{From: r.inFile(r.now), Labels: labels}}})
+	}
 }
 
 // emit adds a sample of a goroutine, after those of what it is owed.
@@ -411,11 +446,8 @@ func (r *recorder) emit(k *known, status tachyon.Status) {
 
 // add adds a sample of a goroutine that stands for its time since the one before, or since the tick before the first.
 func (r *recorder) add(k *known, status tachyon.Status, at time.Duration, stack []uint32) {
-	if !k.sampled {
-		k.sampled = true
-		r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(at), FirstWeight: micros(at) - micros(k.last)})
-	}
-	k.last = at
+	r.tell(k, at)
+	k.last, k.sampled = at, true
 	r.sample(k.id, k.interpreter, status, at, stack)
 }
 
@@ -426,10 +458,14 @@ const progressEvery = 200 * time.Millisecond
 func (r *recorder) flush() error {
 	n, err := r.w.WriteBatch(r.batch)
 	r.Samples += int64(n)
+	if err == nil && n < len(r.batch) { // nothing can be written at present
+		r.Dropped += int64(len(r.batch) - n)
+		r.Unwritten += r.now - r.before
+	}
 	records := tachyon.Records{Goroutines: r.told}
 	if r.now-r.progressed >= progressEvery {
 		r.progressed = r.now
-		s := r.session(time.UnixMicro(int64(r.base)))
+		s := r.session(r.number, r.part)
 		records.Progress = &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts}
 	}
 	if err == nil && (len(r.told) > 0 || records.Progress != nil) {
@@ -443,21 +479,6 @@ func (r *recorder) flush() error {
 	clear(r.told)
 	r.batch, r.told, r.gone = r.batch[:0], r.told[:0], r.gone[:0]
 	return err
-}
-
-// finish writes what a finished file has besides samples.
-func (r *recorder) finish(start time.Time) error {
-	for _, k := range r.list {
-		r.woke(k)
-		if k.live && k.sampled {
-			r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: micros(k.last)})
-		}
-	}
-	slices.SortFunc(r.told, func(a, b tachyon.Goroutine) int { return int(int64(a.ID - b.ID)) })
-	if err := r.flush(); err != nil {
-		return err
-	}
-	return r.w.AddMetadata(tachyon.KindSession, r.session(start))
 }
 
 // micros returns a time in µs.

@@ -33,7 +33,7 @@ func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop
 	testenv.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r, err := p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, noPerf: len(noPerf) > 0, Progress: func(n int64, _ time.Duration) {
+	r, err := p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, noPerf: len(noPerf) > 0, Progress: func(n int64, _ time.Duration, _ string) {
 		if n == ticks {
 			after(cancel)
 		}

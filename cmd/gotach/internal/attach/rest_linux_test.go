@@ -11,18 +11,23 @@ import (
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/writer"
 )
+
+// scriptedRecorder returns a recorder of a scripted process, and its file.
+func scriptedRecorder(t *testing.T, s *scripted, o Options) (*recorder, string) {
+	s.PID = os.Getpid()
+	path := filepath.Join(t.TempDir(), "x.tach")
+	r := &recorder{Process: s.Process, o: o, start: time.UnixMicro(1e15), base: 1e15, byG: map[uint64]*known{}, stacks: map[string][]uint32{}}
+	testenv.OK(t, r.create(path))
+	return r, path
+}
 
 // A goroutine that waits for a minute is looked at some hundred times and has a sample a second. The sum of its samples is the time of the recording,
 // and the end of its wait is known to a 64th of its length.
 func TestRests(t *testing.T) {
 	const tick, wakes, ends = 10 * time.Millisecond, 10 * time.Second, time.Minute
 	s := newScripted()
-	s.PID = os.Getpid()
-	path := filepath.Join(t.TempDir(), "x.tach")
-	r := &recorder{Process: s.Process, o: Options{Interval: tick}, base: 1e15, byG: map[uint64]*known{}, stacks: map[string][]uint32{}}
-	r.w = testenv.Must(writer.Create(path, writer.Options{Start: r.base, Interval: 10000}))
+	r, path := scriptedRecorder(t, s, Options{Interval: tick})
 	looks, ticks, woke := 0, 0, false
 	s.before = func(addr uint64) {
 		if addr == theG {
@@ -35,11 +40,9 @@ func TestRests(t *testing.T) {
 			woke = true
 			s.set(theG+uint64(goruntime.Layouts["go1.26"].GSchedPC), 0x400101)
 		}
-		testenv.OK(t, r.tick(r.now >= ends))
-		testenv.OK(t, r.flush())
+		testenv.OK(t, r.step(r.now >= ends))
 	}
-	testenv.OK(t, r.finish(time.UnixMicro(1e15)))
-	testenv.OK(t, r.w.Close())
+	testenv.OK(t, r.close(nil))
 	if most := ticks / 6; looks > most {
 		t.Errorf("%d looks at %d ticks", looks, ticks)
 	}

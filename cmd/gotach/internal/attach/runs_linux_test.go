@@ -5,7 +5,6 @@ package attach
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -103,9 +102,8 @@ func TestRuns(t *testing.T) {
 		}, "no core 1ms"},
 	} {
 		s := newScripted()
-		path := filepath.Join(t.TempDir(), "x.tach")
-		w := testenv.Must(writer.Create(path, writer.Options{Interval: 1000}))
-		r := &recorder{Process: s.Process, w: w, perf: &perf{period: ms}, stacks: map[string][]uint32{}, list: []*known{{}}, dueAt: make([]time.Duration, 1)}
+		r, _ := scriptedRecorder(t, s, Options{Interval: ms})
+		r.base, r.perf, r.list, r.dueAt = 0, &perf{period: ms}, []*known{{}}, make([]time.Duration, 1)
 		_ = testenv.Must(s.refresh())
 		l := s.program.layout
 		seq := byte(0)
@@ -139,6 +137,6 @@ func TestRuns(t *testing.T) {
 		if got := strings.Join(got, ", "); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
-		_ = w.Close()
+		testenv.OK(t, r.w.Discard(func(*writer.Writer) error { return nil }))
 	}
 }

@@ -20,13 +20,13 @@ const (
 	sourceNote = "from outside, without perf events: what running goroutines call is not known, and which of them had a core is guessed from the CPU time of the process"
 )
 
-// session describes the program and how it is recorded, until now.
-func (r *recorder) session(start time.Time) *tachyon.Session {
+// session describes the program and how it is recorded, in a file that begins at a time since the begin.
+func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	info := r.program.info
 	s := &tachyon.Session{
 		Program: r.Name, GoVersion: info.GoVersion, GOOS: "linux", GOARCH: runtime.GOARCH, GOMAXPROCS: cores(r.PID),
 		Module: info.Main.Path, Version: info.Main.Version, BuildID: r.program.build, Executable: r.program.path, PID: r.PID,
-		Start: start.Round(0).UTC(), Duration: r.now, Source: sourceName, SourceReason: r.note(),
+		Start: r.start.Round(0).UTC(), Duration: r.now - part, Source: sourceName, SourceReason: r.note(),
 		Rate: max(int(time.Second/r.o.Interval), 1), Budget: r.o.Budget, Markers: true,
 	}
 	s.Host, _ = os.Hostname()
@@ -41,9 +41,14 @@ func (r *recorder) session(start time.Time) *tachyon.Session {
 	r.Cost = ownCPU()
 	r.TicksAsked = int64(r.now / r.o.Interval)
 	r.ProcessCPU = r.cpu - r.processCPU
-	s.Counts = r.Counts
-	if r.now > 0 {
-		s.RateReached = float64(r.TicksReached) / r.now.Seconds()
+	s.Counts = r.Counts.Since(r.earlier)
+	s.MaxGoroutines = r.most
+	if number > 1 || r.rotates() {
+		s.Part, s.SessionStart = number, s.Start
+		s.Start = time.UnixMicro(int64(r.base + micros(part))).UTC()
+	}
+	if s.Duration > 0 {
+		s.RateReached = float64(s.TicksReached) / s.Duration.Seconds()
 	}
 	return s
 }

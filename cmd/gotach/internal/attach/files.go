@@ -1,0 +1,85 @@
+//go:build linux && (amd64 || arm64)
+
+package attach
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/tachyon"
+	"github.com/gotach/profiler/writer"
+)
+
+// create makes the first file.
+func (r *recorder) create(path string) (err error) {
+	o := r.o.Rotate
+	o.OneFile = !r.rotates()
+	o.Writer = writer.Options{Start: r.base, Interval: uint64(r.o.Interval.Microseconds())}
+	o.Begin = r.beginFile
+	r.failed = make(chan error, 1)
+	o.Failed = func(err error) {
+		select {
+		case r.failed <- err:
+		default:
+		}
+	}
+	r.w, err = rotate.Create(path, o)
+	r.number = 1
+	return err
+}
+
+func (r *recorder) rotates() bool { return r.o.Rotate.Every > 0 || r.o.Rotate.Bytes > 0 }
+
+// beginFile writes to a new file what it has if it is never finished.
+func (r *recorder) beginFile(w *writer.Writer, start uint64) error {
+	s := r.session(r.number+1, time.Duration(start-r.base)*time.Microsecond)
+	s.Error, s.Counts = tachyon.NotStopped, tachyon.Counts{}
+	return w.Provisional(tachyon.KindSession, s)
+}
+
+// next begins a new file. All goroutines have just been looked at, so that they have samples until now in the one before.
+func (r *recorder) next() error {
+	if err := r.lasts(); err != nil {
+		return err
+	}
+	r.w.Next(r.base+micros(r.now), func() func(*writer.Writer) error {
+		s := r.session(r.number, r.part)
+		r.number++
+		r.part, r.earlier, r.most, r.progressed = r.now, r.Counts, r.alive, r.now
+		for _, k := range r.list {
+			k.told, k.last = false, max(k.last, r.now)
+		}
+		return func(w *writer.Writer) error { return w.AddMetadata(tachyon.KindSession, s) }
+	})
+	return nil
+}
+
+// close finishes the last file. It returns the first error of all files.
+func (r *recorder) close(err error) error {
+	if err == nil {
+		err = r.lasts()
+	}
+	s := r.session(r.number, r.part)
+	err = cmp.Or(err, r.w.Close(func(w *writer.Writer) error { return w.AddMetadata(tachyon.KindSession, s) }))
+	r.Files = r.w.Files()
+	select {
+	case failed := <-r.failed:
+		err = cmp.Or(err, failed)
+	default:
+	}
+	return err
+}
+
+// lasts writes what a file has at last of goroutines.
+func (r *recorder) lasts() error {
+	for _, k := range r.list {
+		r.woke(k)
+		if k.live && k.told {
+			r.told = append(r.told, tachyon.Goroutine{ID: k.id, Last: r.inFile(k.last)})
+		}
+	}
+	slices.SortFunc(r.told, func(a, b tachyon.Goroutine) int { return int(int64(a.ID - b.ID)) })
+	return r.flush()
+}
