@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/servers"
 )
 
 // TestPeerIdle runs testdata/peers and does with it what TestIdleRecordings does with its recordings. It takes
@@ -25,8 +26,8 @@ func TestPeerIdle(t *testing.T) {
 	f := &farEnds{}
 	if testenv.Times(0, 1) == 1 {
 		tags, kinds = "", append(kinds, "xhttp2", "grpc", "sql", "nats", "redis")
-		f.redis = testenv.Redis(t)
-		dsn := testenv.Postgres(t)
+		f.redis = servers.Redis(t)
+		dsn := servers.Postgres(t)
 		f.postgres = "unix " + testenv.Must(url.Parse(dsn)).Query().Get("host") + "/.s.PGSQL.5432"
 		env = append(env, "PEERS_POSTGRES="+dsn, "PEERS_REDIS="+f.redis)
 	}

@@ -1,4 +1,5 @@
-package testenv
+// Package servers starts databases for tests.
+package servers
 
 import (
 	"net"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // Postgres starts a PostgreSQL with an empty database, on a Unix socket only, and returns its URL. It stops it when
@@ -23,7 +26,7 @@ func Postgres(t testing.TB) string {
 	if list, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); err == nil && len(list) > 0 {
 		initdb = list[len(list)-1]
 	} else {
-		initdb = Command(t, "initdb", "apt-get install postgresql")
+		initdb = testenv.Command(t, "initdb", "apt-get install postgresql")
 	}
 	// Not t.TempDir: only its owner may enter it, and a socket's path has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "pg")
@@ -57,7 +60,7 @@ func Postgres(t testing.TB) string {
 // Redis starts an empty Redis on a random port of 127.0.0.1 and returns its address. It stops it when the test ends.
 func Redis(t testing.TB) string {
 	t.Helper()
-	program := Command(t, "redis-server", "apt-get install redis-server")
+	program := testenv.Command(t, "redis-server", "apt-get install redis-server")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
