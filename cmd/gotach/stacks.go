@@ -16,11 +16,14 @@ func newStacks(e *env) *cobra.Command {
 	var at string
 	var asJSON, grouped bool
 	cmd := &cobra.Command{
-		Use:   "stacks FILE...|PID",
+		Use:   "stacks FILE...|PID|CORE [EXECUTABLE]",
 		Short: "Print what every goroutine does now, or did at an instant",
 		Long: `PID is a process that runs a Go program: any one, also without gotach and without symbols. Its
 goroutines are printed as runtime.Stack prints them. It is not stopped and does not notice. The calls of a goroutine that
 runs at this moment are not known. docs/attach.md has the rights that it takes.
+
+CORE is a core file of such a program: what its goroutines did when it ended. The executable is the one that the core names,
+if no other is given. A goroutine has waited for at least as long as is shown.
 
 FILE is a profile. Print the stacks of all goroutines at an instant of the past, as runtime.Stack prints them, so
 that tools for such texts read them. Without --at it is the instant at which the most
@@ -33,6 +36,7 @@ ran or moved meanwhile the nearest sample is shown, with its distance: "(not see
 A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 2006-01-02T15:04:05.250 (local time). --label, --state and --goroutine leave out other goroutines.`,
 		Example: `  gotach stacks $(pidof app)
+  gotach stacks core ./app
   gotach stacks app.tach
   gotach stacks app.tach --at 14:03:07.250
   gotach stacks app.tach --at -5s --label tenant=a
@@ -41,12 +45,19 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 		Args: someFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if pid, err := strconv.Atoi(args[0]); err == nil && pid > 0 && len(args) == 1 && !exists(args[0]) {
-				for _, flag := range []string{"at", "from", "lax", "label", "state", "goroutine"} {
-					if cmd.Flags().Changed(flag) {
-						return usagef("stacks: --%s is for files, and %d is a process", flag, pid)
-					}
+				if err := onlyFiles(cmd, args[0]+" is a process"); err != nil {
+					return err
 				}
 				return e.stacksNow(pid, grouped, asJSON)
+			}
+			if isCore(args[0]) {
+				if len(args) > 2 {
+					return usagef("stacks: %d files; a core and its executable are two", len(args))
+				}
+				if err := onlyFiles(cmd, args[0]+" is a core"); err != nil {
+					return err
+				}
+				return e.stacksOfCore(args, grouped, asJSON)
 			}
 			moment, err := stream.ParseMoment(at)
 			if err != nil {
@@ -88,6 +99,16 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 	choice.addGoroutines(cmd)
 	fromFlags(cmd, &o)
 	return cmd
+}
+
+// onlyFiles returns an error if flags are set that are for profiles.
+func onlyFiles(cmd *cobra.Command, but string) error {
+	for _, flag := range []string{"at", "from", "lax", "label", "state", "goroutine"} {
+		if cmd.Flags().Changed(flag) {
+			return usagef("stacks: --%s is for profiles, and %s", flag, but)
+		}
+	}
+	return nil
 }
 
 // stacksTitle returns the line above the stacks:

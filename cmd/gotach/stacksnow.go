@@ -1,12 +1,19 @@
 package main
 
 import (
+	"debug/elf"
+	"encoding/binary"
+	"io"
+	"os"
+	"strings"
+
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/gotach/profiler/cmd/gotach/internal/attach"
 	"github.com/gotach/profiler/internal/analyze/instant"
+	"github.com/gotach/profiler/internal/files"
 )
 
 // stacksNow prints what the goroutines of a process do now.
@@ -15,15 +22,44 @@ func (e *env) stacksNow(pid int, grouped, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	return e.stacksOf(p, fmt.Sprintf("process %d", pid), time.Now(), grouped, asJSON)
+}
+
+// isCore reports whether a file is what a process has left when it ended: an ELF file of type 4.
+func isCore(path string) bool {
+	f, _, err := files.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var head [18]byte
+	_, err = io.ReadFull(f, head[:])
+	return err == nil && string(head[:4]) == elf.ELFMAG && elf.Type(binary.LittleEndian.Uint16(head[16:])) == elf.ET_CORE
+}
+
+// stacksOfCore prints what the goroutines of a process did when it ended.
+func (e *env) stacksOfCore(args []string, grouped, asJSON bool) error {
+	p, err := attach.OpenCore(args[0], strings.Join(args[1:], ""))
+	if err != nil {
+		return err
+	}
+	fi, err := os.Stat(args[0])
+	if err != nil {
+		return err
+	}
+	return e.stacksOf(p, args[0]+": process "+strconv.Itoa(p.PID), fi.ModTime(), grouped, asJSON)
+}
+
+func (e *env) stacksOf(p *attach.Process, who string, when time.Time, grouped, asJSON bool) error {
 	list, moved, err := p.Goroutines()
 	if err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
+		return fmt.Errorf("%s: %w", who, err)
 	}
 	if moved > 0 {
 		e.warn(fmt.Errorf("%s moved each time that they were read, and are left out", plural(int64(moved), "goroutine")))
 	}
-	at := instantOf(list, time.Now())
-	title := fmt.Appendf(nil, "process %d (%s): %s at %s\n", pid, p.Name, plural(int64(len(list)), "goroutine"), at.Time.Format("2006-01-02 15:04:05.000"))
+	at := instantOf(list, when)
+	title := fmt.Appendf(nil, "%s (%s): %s at %s\n", who, p.Name, plural(int64(len(list)), "goroutine"), at.Time.Format("2006-01-02 15:04:05.000"))
 	switch {
 	case asJSON:
 		return e.printJSON(at, " ")

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"golang.org/x/sys/unix"
 )
 
 // build builds the target with a toolchain, "" for the one of this test.
@@ -39,9 +40,10 @@ func build(t *testing.T, toolchain string, flags ...string) string {
 
 // A target is a running one.
 type target struct {
-	pid int
-	in  io.Writer
-	out *bufio.Reader
+	pid  int
+	in   io.Writer
+	out  *bufio.Reader
+	wait func() error
 }
 
 func start(t *testing.T, program string, args ...string) *target {
@@ -51,14 +53,14 @@ func start(t *testing.T, program string, args ...string) *target {
 // startAs starts it as another user.
 func startAs(t *testing.T, attr *syscall.SysProcAttr, program string, args ...string) *target {
 	cmd := exec.Command(program, args...)
-	cmd.SysProcAttr = attr
+	cmd.SysProcAttr, cmd.Dir, cmd.Env = attr, filepath.Dir(program), append(os.Environ(), "GOTRACEBACK=crash")
 	in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
 	testenv.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	x := &target{cmd.Process.Pid, in, bufio.NewReader(out)}
+	x := &target{cmd.Process.Pid, in, bufio.NewReader(out), cmd.Wait}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		waiting := 0
 		for _, g := range x.stack(t) {
@@ -161,7 +163,11 @@ func compare(t *testing.T, x *target) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := x.stack(t)
+	compareTo(t, list, before, x.stack(t))
+}
+
+func compareTo(t *testing.T, list []Goroutine, before, after map[uint64]Goroutine) {
+	t.Helper()
 	same := 0
 	for _, g := range list {
 		want, ok := before[g.ID]
@@ -191,6 +197,41 @@ func TestGoroutines(t *testing.T) {
 			x := start(t, program, "move", "burn")
 			testenv.OK(t, os.Remove(program)) // it is read all the same
 			compare(t, x)
+		})
+	}
+}
+
+// What a program leaves when it is killed says the same of it. The kernel makes the file.
+func TestCore(t *testing.T) {
+	if pattern := testenv.Must(os.ReadFile("/proc/sys/kernel/core_pattern")); !strings.HasPrefix(string(pattern), "core") {
+		testenv.Skip(t, "the kernel gives cores to "+string(pattern))
+	}
+	for _, flags := range []string{"-buildmode=exe", "-buildmode=pie"} {
+		t.Run(flags, func(t *testing.T) {
+			t.Parallel()
+			program := build(t, "", flags, "-ldflags=-s -w")
+			x := start(t, program, "move", "burn")
+			said := x.stack(t)
+			testenv.OK(t, unix.Prlimit(x.pid, unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1 << 30, Max: 1 << 30}, nil))
+			testenv.OK(t, unix.Kill(x.pid, unix.SIGABRT))
+			_ = x.wait()
+			path := testenv.Must(filepath.Glob(filepath.Join(filepath.Dir(program), "core*")))[0]
+			for _, exe := range []string{"", program} {
+				list, moved, err := testenv.Must(OpenCore(path, exe)).Goroutines()
+				testenv.OK(t, err)
+				compareTo(t, list, said, said)
+				if i := slices.IndexFunc(list, func(g Goroutine) bool {
+					return slices.ContainsFunc(g.Frames, func(f Frame) bool { return f.Func == "main.burn" })
+				}); i < 0 || moved > 0 {
+					t.Errorf("no goroutine in burn, %d moved", moved)
+				}
+			}
+			if _, err := OpenCore(path, os.Args[0]); err == nil || !strings.Contains(err.Error(), "another build") {
+				t.Errorf("another executable: %v", err)
+			}
+			if _, err := OpenCore(program, ""); err == nil || !strings.Contains(err.Error(), "no core file") {
+				t.Errorf("no core: %v", err)
+			}
 		})
 	}
 }

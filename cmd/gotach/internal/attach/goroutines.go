@@ -293,13 +293,23 @@ func (p *Process) Goroutines() (out []Goroutine, moved int, err error) {
 			return nil, 0, err
 		}
 		left = left[:0]
+		now := monotonic()
+		if p.threads != nil { // the time of a core is not in it, and is not before the latest time that is
+			now = 0
+			for i := range list {
+				now = max(now, time.Duration(list[i].head.since))
+			}
+		}
 		for i := range list {
 			w := &list[i]
 			if !w.ok {
 				left = append(left, w.index)
 				continue
 			}
-			out = append(out, p.describe(w))
+			if w.pcs == nil && p.threads != nil {
+				w.pcs = p.stopped(p.roster.gs[w.index], w.head)
+			}
+			out = append(out, p.describe(w, now))
 		}
 		if len(left) == 0 {
 			break
@@ -309,12 +319,12 @@ func (p *Process) Goroutines() (out []Goroutine, moved int, err error) {
 	return out, len(left), nil
 }
 
-// describe returns what is known of a goroutine.
-func (p *Process) describe(w *walk) Goroutine {
+// describe returns what is known of a goroutine at a time on the runtime's clock.
+func (p *Process) describe(w *walk, now time.Duration) Goroutine {
 	h := &w.head
 	g := Goroutine{ID: h.id, Parent: h.parent, State: p.state(h), Frames: p.program.funcs.frames(w.pcs), Labels: p.labels(p.roster.gs[w.index], h.labels)}
 	if h.since != 0 && h.plain() == goruntime.GWaiting {
-		g.Waited = max(0, monotonic()-time.Duration(h.since))
+		g.Waited = max(0, now-time.Duration(h.since))
 	}
 	if h.id != 1 {
 		g.CreatedBy = p.creator(h.gopc)

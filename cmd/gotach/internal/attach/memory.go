@@ -16,7 +16,7 @@ const maxPieces = 1024
 
 // A memory is that of another process.
 type memory struct {
-	pid  int
+	pid  int                                                  // 0: of a core
 	from func(b []byte, from []unix.RemoteIovec) (int, error) // nil: of the process pid
 	iovs []unix.RemoteIovec
 }

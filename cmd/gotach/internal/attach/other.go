@@ -38,6 +38,9 @@ func Open(int) (*Process, error) {
 	return nil, errors.New("other processes can be read on Linux only, on amd64 and arm64")
 }
 
+// OpenCore returns an error.
+func OpenCore(string, string) (*Process, error) { return Open(0) }
+
 // Await returns an error.
 func Await(context.Context, int) (*Process, error) { return Open(0) }
 

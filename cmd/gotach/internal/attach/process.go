@@ -23,6 +23,7 @@ type Process struct {
 	memory
 	program *program
 	roster  roster
+	threads map[uint64]regs // of a core, by thread id; nil: it is a process
 }
 
 // Open finds the goroutines of a process. Its error says why they cannot be read, and what helps.
@@ -34,7 +35,7 @@ func Open(pid int) (*Process, error) {
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err == nil {
 		p.Name = strings.TrimSuffix(filepath.Base(name), " (deleted)")
-		p.program, err = p.memory.load()
+		p.program, err = p.memory.ofProcess(name)
 	}
 	switch {
 	case err == nil:
@@ -47,6 +48,21 @@ func Open(pid int) (*Process, error) {
 		return nil, fmt.Errorf("process %d has ended", pid)
 	}
 	return nil, fmt.Errorf("process %d (%s): %w", pid, p.Name, err)
+}
+
+// ofProcess reads the program of a process. It works with programs that were stripped, deleted or replaced on disk, or are in
+// another mount namespace: /proc/PID/exe is the file itself.
+func (m *memory) ofProcess(name string) (*program, error) {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/exe", m.pid))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	auxv, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", m.pid))
+	if err != nil {
+		return nil, err
+	}
+	return m.load(file, name, entryOf(auxv))
 }
 
 // Await is Open for a process that has just been started. It waits until the program's runtime has begun.

@@ -33,23 +33,13 @@ var errNotGo = errors.New("it is no Go program, or one that was packed")
 // errEarly says that the runtime's variables are not there, as before it has begun.
 var errEarly = errors.New("its list of goroutines was not found in its memory")
 
-// load reads the program of a process. It works with programs that were stripped, deleted or replaced on disk, or are in
-// another mount namespace: /proc/PID/exe is the file itself.
-func (m *memory) load() (*program, error) {
-	exe := fmt.Sprintf("/proc/%d/exe", m.pid)
-	file, err := os.Open(exe)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
+// load reads the program that a memory belongs to. name is the executable's path as the kernel says it, and entry the address at which the program begins.
+func (m *memory) load(file *os.File, name string, entry uint64) (*program, error) {
 	f, err := elf.NewFile(file)
 	if err != nil {
 		return nil, errNotGo
 	}
-	p := &program{}
-	if p.path, err = os.Readlink(exe); err != nil {
-		return nil, err
-	}
+	p := &program{path: name, bias: entry - f.Entry}
 	if p.info, err = buildinfo.Read(file); err != nil {
 		return nil, errNotGo
 	}
@@ -59,17 +49,15 @@ func (m *memory) load() (*program, error) {
 	if p.layout, p.minor, err = layoutOf(p.info.GoVersion); err != nil {
 		return nil, err
 	}
-	if f.Type == elf.ET_DYN {
-		if p.bias, err = m.findBias(f, p.path); err != nil {
-			return nil, err
-		}
-	}
 	table := f.Section(".gopclntab")
 	if table == nil {
 		table = f.Section(".data.rel.ro.gopclntab")
 	}
 	if table == nil {
 		return nil, errNotGo
+	}
+	if table.Size > maxTable {
+		return nil, fmt.Errorf("its table of functions has %d bytes", table.Size)
 	}
 	if p.funcs.data, err = table.Data(); err != nil {
 		return nil, err
@@ -90,29 +78,22 @@ func (m *memory) load() (*program, error) {
 	return p, nil
 }
 
-// findBias returns the distance of a position-independent program from its link-time addresses.
-func (m *memory) findBias(f *elf.File, name string) (uint64, error) {
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", m.pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.SplitSeq(string(maps), "\n") {
-		var start uint64
-		if strings.HasSuffix(line, " "+name) {
-			if _, err := fmt.Sscanf(line, "%x-", &start); err == nil {
-				for _, p := range f.Progs {
-					if p.Type == elf.PT_LOAD {
-						return start - p.Vaddr&^uint64(os.Getpagesize()-1), nil
-					}
-				}
-			}
+// entryOf returns where a program begins, given what the kernel told it at its start (auxv). 0: it does not say.
+func entryOf(auxv []byte) uint64 {
+	const atEntry = 9
+	for ; len(auxv) >= 16; auxv = auxv[16:] {
+		if le.Uint64(auxv) == atEntry {
+			return le.Uint64(auxv[8:])
 		}
 	}
-	return 0, fmt.Errorf("/proc/%d/maps does not show where %s is", m.pid, name)
+	return 0
 }
 
 // A span is a part of memory.
 type span struct{ lo, hi uint64 }
+
+// Bounds of what is read of a program's file: of its variables, and of its table of functions, in bytes.
+const maxVariables, maxTable = 256 << 20, 512 << 20
 
 // findModule finds runtime.firstmoduledata, which begins with the address of the table of functions. It returns the program's
 // variables that can hold pointers.
@@ -122,6 +103,9 @@ func (m *memory) findModule(p *program, f *elf.File, table uint64) ([]span, erro
 	for _, segment := range f.Progs {
 		if segment.Type != elf.PT_LOAD || segment.Flags&elf.PF_W == 0 || segment.Filesz == 0 {
 			continue
+		}
+		if segment.Filesz > maxVariables {
+			return nil, fmt.Errorf("it has %d bytes of variables", segment.Filesz)
 		}
 		b := make([]byte, segment.Filesz)
 		if err := m.read(segment.Vaddr+p.bias, b); err != nil {
@@ -148,7 +132,7 @@ func (m *memory) findModule(p *program, f *elf.File, table uint64) ([]span, erro
 
 // findAllgs finds runtime.allgs: the slice whose first element is goroutine 1, which the runtime makes first. While the collector
 // marks there is a second slice of the same array (work.stackRoots), whose capacity is only its length. So of all slices that
-// are found, allgs is the one that has the largest capacity when they are looked at again.
+// are found, allgs is the one that has the largest capacity when they are looked at again. pid 0: the memory does not change.
 func (m *memory) findAllgs(l *goruntime.Layout, variables []span) (uint64, error) {
 	var found []uint64
 	for _, v := range variables {
@@ -185,7 +169,7 @@ func (m *memory) findAllgs(l *goruntime.Layout, variables []span) (uint64, error
 				same = true
 			}
 		}
-		if best != 0 && !same {
+		if still := m.pid == 0; best != 0 && (!same || still) { // in a core both have the same goroutines
 			return best, nil
 		}
 		time.Sleep(time.Millisecond) // until the collector is done

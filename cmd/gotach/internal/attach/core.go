@@ -1,0 +1,238 @@
+//go:build linux && (amd64 || arm64)
+
+package attach
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/gotach/profiler/internal/files"
+	"golang.org/x/sys/unix"
+)
+
+// regs are the registers of a thread of a core.
+type regs struct{ sp, pc, lr uint64 }
+
+// A core is the memory that a process had when it ended. The kernel leaves out what is the same in the executable.
+type core struct {
+	parts []*elf.Prog // with their addresses, the core's first
+	bias  []uint64    // what is added to them
+}
+
+// OpenCore finds the goroutines of a core file, whose process ran an executable. exe may be "": then it is the file that the core names.
+func OpenCore(path, exe string) (*Process, error) {
+	file, _, err := files.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := elf.NewFile(file)
+	if err != nil || f.Type != elf.ET_CORE {
+		file.Close()
+		return nil, fmt.Errorf("%s: it is no core file", path)
+	}
+	notes, err := notesOf(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	entry := entryOf(notes.auxv)
+	if exe == "" {
+		if exe = notes.fileAt(entry); exe == "" {
+			return nil, fmt.Errorf("%s: it does not say which executable it is of; give its path after it", path)
+		}
+	}
+	program, _, err := files.Open(exe)
+	if err != nil {
+		return nil, fmt.Errorf("the executable of %s: %w; give its path after it", path, err)
+	}
+	p := &Process{PID: notes.pid, Name: filepath.Base(exe), threads: notes.threads}
+	c := &core{}
+	for _, part := range f.Progs {
+		c.add(part, 0)
+	}
+	p.from = c.read
+	if f, err := elf.NewFile(program); err == nil {
+		for _, part := range f.Progs {
+			c.add(part, entry-f.Entry)
+		}
+	}
+	if p.program, err = p.load(program, exe, entry); errors.Is(err, errEarly) {
+		err = fmt.Errorf("it is of another build than %s, or lacks memory", exe)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+func (c *core) add(part *elf.Prog, bias uint64) {
+	if part.Type == elf.PT_LOAD {
+		c.parts, c.bias = append(c.parts, part), append(c.bias, bias)
+	}
+}
+
+// read reads the pieces in their order.
+func (c *core) read(b []byte, from []unix.RemoteIovec) (n int, err error) {
+	for _, v := range from {
+		piece := b[n : n+v.Len]
+		for at := uint64(v.Base); len(piece) > 0; {
+			k := c.readAt(piece, at)
+			if k == 0 {
+				return n, fmt.Errorf("it has not the memory at %#x", at)
+			}
+			piece, at, n = piece[k:], at+uint64(k), n+k
+		}
+	}
+	return n, nil
+}
+
+// readAt reads at most to the end of one part, and returns how much.
+func (c *core) readAt(b []byte, addr uint64) int {
+	for i, part := range c.parts {
+		if off := addr - c.bias[i] - part.Vaddr; off < part.Filesz {
+			k, _ := part.ReadAt(b[:min(uint64(len(b)), part.Filesz-off)], int64(off))
+			return k
+		}
+	}
+	return 0
+}
+
+// A notes is what a core says of its process.
+type notes struct {
+	pid     int
+	auxv    []byte
+	files   []byte
+	threads map[uint64]regs
+}
+
+// maxNotes bounds what is read of notes. A thread has about 1 KB.
+const maxNotes = 64 << 20
+
+// notesOf reads the notes of a core (elf(5), core(5)).
+func notesOf(f *elf.File) (*notes, error) {
+	const prStatus, auxv, fileList, pidAt = 1, 6, 0x46494c45, 32
+	out := &notes{threads: map[uint64]regs{}}
+	for _, part := range f.Progs {
+		if part.Type != elf.PT_NOTE {
+			continue
+		}
+		if part.Filesz > maxNotes {
+			return nil, fmt.Errorf("it has %d bytes of notes", part.Filesz)
+		}
+		b, err := io.ReadAll(part.Open())
+		if err != nil {
+			return nil, err
+		}
+		for len(b) >= 12 {
+			name, size, kind := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:])), le.Uint32(b[8:])
+			from := 12 + (name+3)&^3
+			if from+size > uint64(len(b)) {
+				return nil, errors.New("its notes are cut")
+			}
+			note := b[from : from+size]
+			b = b[min(from+(size+3)&^3, uint64(len(b))):]
+			switch {
+			case kind == prStatus && len(note) >= coreRegisters+coreSize*8:
+				tid := le.Uint32(note[pidAt:])
+				if out.pid == 0 {
+					out.pid = int(tid)
+				}
+				reg := func(i int) uint64 { return le.Uint64(note[coreRegisters+i*8:]) }
+				out.threads[uint64(tid)] = regs{sp: reg(coreSP), pc: reg(corePC), lr: reg(coreLR)}
+			case kind == auxv:
+				out.auxv = note
+			case kind == fileList:
+				out.files = note
+			}
+		}
+	}
+	return out, nil
+}
+
+// coreRegisters is where the registers of a thread are in a note: after a struct elf_prstatus' first fields.
+const coreRegisters = 112
+
+// fileAt returns the file that an address is mapped from, "" if it is not known.
+func (n *notes) fileAt(addr uint64) string {
+	b := n.files
+	if len(b) < 16 {
+		return ""
+	}
+	count := le.Uint64(b)
+	if b = b[16:]; count > uint64(len(b))/24 {
+		return ""
+	}
+	names := b[count*24:]
+	for ; count > 0; count-- {
+		name := text(names, 0)
+		if len(name) >= len(names) {
+			break
+		}
+		if addr >= le.Uint64(b) && addr < le.Uint64(b[8:]) {
+			return name
+		}
+		b, names = b[24:], names[len(name)+1:]
+	}
+	return ""
+}
+
+// signalled returns the registers that a thread had when a signal interrupted it on a goroutine's stack, given where it is on the signal's
+// stack. The kernel has put them there, after place and size of the signal's stack (sigaltstack(2)). Another signal may have interrupted the handler.
+func (p *Process) signalled(sp uint64, h *head) (r regs) {
+	const most = 1 << 20 // bytes of such a stack; Go has 32 KB
+	for at := sp &^ 7; at < sp+most; at += 8 {
+		var words [2]uint64
+		var err error
+		for i, off := range []uint64{0, 16} {
+			if words[i], err = p.word(at + off); err != nil {
+				return regs{}
+			}
+		}
+		if stack, size := words[0], words[1]; stack > at || at-stack >= size || size > most {
+			continue
+		}
+		for to, off := range map[*uint64]uint64{&r.sp: signalSP, &r.pc: signalPC, &r.lr: signalLR} {
+			if *to, err = p.word(at + off); err != nil {
+				return regs{}
+			}
+		}
+		if r.sp >= h.lo && r.sp < h.hi && p.program.funcs.at(r.pc+1).ok {
+			return r
+		}
+	}
+	return regs{}
+}
+
+// stopped returns the calls of a goroutine that ran when a core was made, nil if they are not known. Its thread was in its code, or in the
+// handler of a signal, or on the system stack: then the runtime has saved where it left the goroutine's.
+func (p *Process) stopped(g uint64, h head) []uint64 {
+	l := p.program.layout
+	m, err := p.word(g + uint64(l.GM))
+	if err != nil {
+		return nil
+	}
+	tid, err := p.word(m + uint64(l.MProcID))
+	if err != nil {
+		return nil
+	}
+	r := p.threads[tid]
+	if r.sp < h.lo || r.sp >= h.hi {
+		r = p.signalled(r.sp, &h)
+	}
+	if r.sp >= h.lo && r.sp < h.hi {
+		h.sp, h.pc, h.lr = r.sp, r.pc+1, r.lr // as if it were a return address
+	}
+	if h.sp < h.lo || h.sp >= h.hi || h.hi-h.sp > 1<<24 {
+		return nil
+	}
+	b := make([]byte, h.hi-h.sp)
+	if p.read(h.sp, b) != nil {
+		return nil
+	}
+	if pcs, end := p.program.funcs.unwind(nil, &h, b); end == whole {
+		return pcs
+	}
+	return nil
+}
