@@ -98,7 +98,7 @@ func evilFiles(t *testing.T) (dir, tach, empty, damaged, sums string) {
 	must(os.Mkdir(dir, 0o755))
 	in := func(name string) string { return filepath.Join(dir, name+evil) }
 	tach, empty, damaged, sums = in("app")+".tach", in("empty"), in("damaged")+".tach", in("sums")+".dcpi"
-	writeFixture(tach, evilNames, "2500")
+	writeFixture(tach, evilNames, "1500")
 	b := testenv.Must(os.ReadFile(tach))
 	must(os.WriteFile(empty, nil, 0o600))
 	must(os.WriteFile(damaged, b[:len(b)/2], 0o600))
@@ -210,7 +210,7 @@ func TestOutput(t *testing.T) {
 
 // The screen of top has no character that is not printable.
 func TestTopPrinted(t *testing.T) {
-	s := newTopScreenOf(t, evilNames, true, true)
+	s := newTopScreenOf(t, func(f *fixture, _ []string) { evilNames(f, []string{"1500"}) }, true, true)
 	for _, size := range [][2]int{{200, 60}, {80, 24}, {30, 8}} {
 		s.size(size[0], size[1])
 		for _, key := range []string{"0", "1", "2", "3", "4", "?", "?", "/", evil, "enter", "esc"} {

@@ -345,8 +345,8 @@ func TestWaitsOfMany(t *testing.T) {
 	for g := uint64(1); g <= 60; g++ {
 		all = append(all, does(g, "chan send", "ask"), does(100+g, "chan receive", "answer"))
 	}
-	for i := range 300 {
-		// Each tick some run.
+	ticks := testenv.Brief(120, 300)
+	for i := range ticks { // each tick some run
 		all[i%120].status = analyzetest.Running
 		s.ticks(1, all...)
 		all[i%120].status = 0
@@ -355,7 +355,7 @@ func TestWaitsOfMany(t *testing.T) {
 	go func() { done <- s.waits(WaitOptions{Func: regexp.MustCompile("ask$")}) }()
 	select {
 	case w := <-done:
-		want := 60 * 300 * time.Millisecond
+		want := 60 * time.Duration(ticks) * time.Millisecond
 		if d := w.Time - want; d.Abs() > want/100 || len(w.Chains) == 0 || len(w.Chains[0].Next) == 0 || w.Chains[0].Next[0].Func != "main.answer" || w.Chains[0].Next[0].Others < 50 {
 			t.Errorf("%v: %+v", w.Time, w.Chains)
 		}
