@@ -28,7 +28,7 @@ func (r *recorder) cut() Part {
 	r.told, r.part = now.Counts, end
 	r.most.Store(r.live.Load())
 	clear(r.pcs)
-	r.objects.forget()
+	r.objects.Forget()
 	r.progressed = end
 	clear(r.queue)
 	r.queue = r.queue[:0]

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -28,7 +29,7 @@ type recorder struct {
 	known    map[uint64]*goroutine
 	latest   *goroutine // the one whose sample came last, or nil
 	pcs      map[uint64]*tachyon.LeafPC
-	objects  objectList
+	objects  objects.Told
 
 	now       time.Duration // time of the latest sample
 	owed      time.Duration // what the first samples up to now have too little weight, or too much
@@ -125,11 +126,11 @@ func (r *recorder) flush() {
 	if len(r.batch) == 0 {
 		return
 	}
-	if r.err() == nil && len(r.objects.fresh) > 0 {
-		if err := r.sink.Objects(r.objects.fresh); err != nil {
+	if r.err() == nil && len(r.objects.Fresh) > 0 {
+		if err := r.sink.Objects(r.objects.Fresh); err != nil {
 			r.Fail(err)
 		}
-		r.objects.fresh = r.objects.fresh[:0]
+		r.objects.Fresh = r.objects.Fresh[:0]
 	}
 	if r.err() == nil {
 		n, err := r.sink.WriteBatch(r.batch)
@@ -165,7 +166,7 @@ func (r *recorder) Sample(s *source.Sample) {
 		f.sample(k, s)
 	}
 	if s.Object != nil {
-		r.objects.use(s.Object)
+		r.objects.Use(s.Object)
 	}
 	weight := r.weigh(k, s)
 	r.write(k, s, s.Time)

@@ -45,7 +45,8 @@ that gotach gets, and its exit code is gotach's. docs/attach.md has the rights a
 
 A sample has the goroutine's id, state, labels, creator, and its calls with those that were inlined. What runs is seen by perf events of
 the kernel. Where these are not allowed, only the outermost function is known, under [stack not read], and which goroutines had a core
-is guessed, so that the sum is the CPU time of the process; gotach info says so. What waits for a lock or channel has no name of it.
+is guessed, so that the sum is the CPU time of the process; gotach info says so. What waits for a lock, channel or group has which one, of
+programs of Go 1.25 and older which channel; what waits for a connection or file does not.
 
 Recording ends after the time of -d, at Ctrl-C, or with the program; in each case the file is finished. Meanwhile other
 commands can read it, and gotach view and gotach top follow it. If ticks would cost more than --budget, there are fewer.

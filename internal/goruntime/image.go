@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -26,6 +27,14 @@ const (
 type Image struct {
 	Bias     uintptr // the address of link-time address 0
 	Writable []Span  // data and bss
+}
+
+// Static returns the link-time address of a variable, 0 if an address is that of something else.
+func (img *Image) Static(addr uint64) uint64 {
+	if slices.ContainsFunc(img.Writable, func(s Span) bool { return uintptr(addr) >= s.Lo && uintptr(addr) < s.Hi }) {
+		return addr - uint64(img.Bias)
+	}
+	return 0
 }
 
 var imageMark byte // a variable in the image's writable segment

@@ -49,7 +49,7 @@
 //     frame sizes (goruntime.FuncTable). That includes those of plugins and of just-in-time compilers.
 //   - pprof labels, from the goroutine (labels.go).
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
-//     drain gives numbers to objects (objectlist.go) and reads a channel's capacity.
+//     drain has package objects give them numbers (objectlist.go) and reads a channel's capacity.
 //   - Of a goroutine in [IO wait], the runtime.pollDesc whose address is on its stack (pollwaits.go). The drain asks the kernel what
 //     the descriptor is (farends.go): getsockname, getpeername, getsockopt, readlink.
 //

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -27,7 +28,9 @@ type drain struct {
 	bias    uint64 // of the image
 	roster  *roster
 	stacks  *stacks
-	objects *objectList
+	objects *objects.List
+	image   *goruntime.Image
+	cycles  collections
 	ends    *descriptors
 	labels  *labelSets
 	gs      []goroutine           // by roster index
@@ -68,7 +71,7 @@ type goroutine struct {
 	labels  map[string]string
 	wait    uint64   // address of the object that it waits for, with the stack parked; 0: none
 	waits   []uint64 // addresses of a select's other channels
-	numbers int32    // objectList.numbers when the numbers of these objects were last looked up
+	numbers int32    // the list's Numbers when the numbers of these objects were last looked up
 
 	created   uint64        // its gopc
 	computing *stack        // of its last record while it ran
@@ -129,8 +132,7 @@ func (d *drain) pass() {
 	if d.stacks.table.Grow() {
 		d.stacks.table.Publish(&d.s.View)
 	}
-	d.objects.turn(d.now)
-	d.mature()
+	d.objects.Turn(d.now, d.cycles.count())
 	begin, tail := mem.Cycles(), d.s.tail
 	for tail < head {
 		at := d.s.words(tail)
@@ -202,8 +204,8 @@ func (d *drain) unmoved(g *goroutine, t time.Duration) {
 		return
 	}
 	g.stops.at = max(g.stops.at, t)
-	if g.wait != 0 && g.numbers != d.objects.numbers {
-		g.numbers = d.objects.numbers
+	if g.wait != 0 && g.numbers != d.objects.Numbers {
+		g.numbers = d.objects.Numbers
 		d.renumber(g) // others have waited for the same since
 	}
 	d.emit(g, g.parked, g.status, t, 0)

@@ -15,7 +15,7 @@ import (
 // after the question: Go gives up the pollDesc before it closes the descriptor.
 //
 // Descriptors with one name are one object, such as all connections to a database: a program may make a new one for each request. The
-// first maxEager names get a number at once. Later ones need a place, as other objects do (objectlist.go).
+// first names get a number at once. Later ones need a place, as other objects do (package objects).
 
 const (
 	maxDescriptors = 1 << 16 // that are remembered; then all are asked for again
@@ -67,7 +67,7 @@ func (d *drain) pollsFor(r record, s *stack) *stack {
 	}
 	ends, p, seq := d.ends, list[0], list[2]
 	c, ok := ends.known[p]
-	if !ok || c.seq != seq || d.objects.now-c.saw > surelySame || !c.lost && c.end.kind == "" {
+	if !ok || c.seq != seq || d.objects.Now-c.saw > surelySame || !c.lost && c.end.kind == "" {
 		c = descriptor{seq: seq}
 		if c.end, ok = ends.ask(uintptr(p)+d.l.PollFDSeq, seq, int(list[1])); !ok {
 			c.lost, c.end = true, farEnd{}
@@ -76,14 +76,14 @@ func (d *drain) pollsFor(r record, s *stack) *stack {
 			clear(ends.known)
 		}
 	}
-	c.saw = d.objects.now
+	c.saw = d.objects.Now
 	ends.known[p] = c
 	if c.end.kind == "" {
 		return s
 	}
 	x := ends.named[c.end]
 	if x == nil {
-		if x = d.objects.addNamed(c.end, len(ends.named)); x == nil {
+		if x = d.objects.Named(c.end.kind, c.end.name, len(ends.named)); x == nil {
 			return s
 		}
 		ends.named[c.end] = x
@@ -119,16 +119,4 @@ func (d *drain) learn(p, gp uint64) {
 	if mem.Read(uintptr(p), words[:]) == nil && (words[d.l.PollRG/8] == gp || words[d.l.PollWG/8] == gp) {
 		d.s.addPoll(p)
 	}
-}
-
-// addNamed gives a number to something with a name of which others exist already. It returns nil if there is no number left.
-func (o *objectList) addNamed(end farEnd, others int) *source.Object {
-	if o.numbers == maxNumber || others >= maxEager && o.places == 0 {
-		return nil
-	}
-	if others >= maxEager {
-		o.places--
-	}
-	x := o.add(source.Object{Object: tachyon.Object{Kind: end.kind, Name: end.name}})
-	return &x
 }

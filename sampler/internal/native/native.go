@@ -210,13 +210,14 @@ func (n *Source) newDrain(l *goruntime.Layout, cfg source.Config, out source.Out
 		stacks:  newStacks(out, l, n.table, cfg.WaitFrames),
 		threads: newThreads(n.s),
 		estates: make(map[uint64]*estate),
-		objects: newObjectList(n.image),
+		image:   n.image,
 		ends:    newDescriptors(n.s),
 		labels:  &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
 		system:  make(map[uint64]systemKind),
 		created: make(map[uint64]creation),
 		left:    make(map[uint64]goroutine),
 	}
+	d.objects = d.newObjects()
 	if n.drain != nil {
 		d.bias = n.drain.bias
 		// The next drain takes over the pins, because the handler already uses them.

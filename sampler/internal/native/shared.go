@@ -7,6 +7,7 @@ import (
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/objects"
 )
 
 // The memory that handler and drain share. It is one anonymous mapping outside the Go heap:
@@ -29,7 +30,7 @@ const (
 	maxLabels     = 16   // of a goroutine; with more it counts as unlabelled
 	maxLabelBytes = 2048 // of all its keys and values
 	scratchWords  = 2*2*maxLabels + 8
-	maxObjects    = 8 // channels of a select that are read; those after them are left out
+	maxObjects    = objects.MaxObjects // channels of a select that are read; those after them are left out
 	maxRecord     = headWords + 2*goruntime.MaxDepth + 1 + maxLabels + maxLabelBytes/8 + maxObjects
 	slotWords     = slotRecord + maxRecord + scratchWords
 )

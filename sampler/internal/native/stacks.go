@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -49,7 +50,7 @@ type stack struct {
 	object  *source.Object // what the goroutine waits for; nil: it has no number
 	reason  string
 	rwMutex bool // it waits in sync.(*RWMutex).Lock
-	callers callers
+	callers objects.Callers
 }
 
 // maxStacks bounds the stacks that are kept. At that number the drain forgets all stacks
@@ -63,7 +64,7 @@ type stacks struct {
 	waitFrames bool
 	seed       maphash.Seed
 	pcs        map[uint64]*pcInfo
-	functions  map[string]uint32
+	functions  objects.Functions
 	leaves     map[uint64]goruntime.LeafState
 	byKey      map[uint64]*stack
 	reasons    map[string]uint32 // ids of wait frames
@@ -79,10 +80,10 @@ func newStacks(out source.Out, l *goruntime.Layout, table *goruntime.FuncTable, 
 		waitFrames: waitFrames,
 		seed:       maphash.MakeSeed(),
 		pcs:        make(map[uint64]*pcInfo),
-		functions:  make(map[string]uint32),
+		functions:  make(objects.Functions),
 		leaves:     make(map[uint64]goruntime.LeafState),
 		byKey:      make(map[uint64]*stack),
-		reasons:    make(map[string]uint32),
+		reasons:    make(objects.Functions),
 		started:    make(map[uint64]begin),
 	}
 }
@@ -95,7 +96,7 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 	p := new(pcInfo)
 	if pc == noSymbols {
 		p.name = tachyon.FuncNoSymbols
-		p.frames = []frame{{id: st.out.Frame(tachyon.Frame{Func: p.name}), caller: st.function(p.name)}}
+		p.frames = []frame{{id: st.out.Frame(tachyon.Frame{Func: p.name}), caller: st.functions.Number(p.name)}}
 		st.pcs[pc] = p
 		return p
 	}
@@ -111,7 +112,7 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 			user:    !strings.HasPrefix(f.Function, "runtime."),
 			own:     own.Hidden(f.Function),
 			rwMutex: f.Function == "sync.(*RWMutex).Lock",
-			caller:  st.function(f.Function),
+			caller:  st.functions.Number(f.Function),
 		}
 		if f.Function != "runtime.goexit" {
 			fr.id = st.out.Frame(tachyon.Frame{File: f.File, Func: f.Function, Line: int32(f.Line)})
@@ -138,21 +139,6 @@ func (st *stacks) frames(pc uintptr) (out []runtime.Frame) {
 		out = append(out, f)
 	}
 	return out
-}
-
-// function returns the number of a function, 0 for those of the runtime and of package sync.
-func (st *stacks) function(name string) uint32 {
-	for _, pkg := range [...]string{"runtime.", "sync.", "internal/sync."} {
-		if strings.HasPrefix(name, pkg) {
-			return 0
-		}
-	}
-	n, ok := st.functions[name]
-	if !ok {
-		n = uint32(len(st.functions) + 1)
-		st.functions[name] = n
-	}
-	return n
 }
 
 // hidden reports whether runtime.Stack leaves a function out (runtime.showfuncinfo): the
@@ -232,8 +218,11 @@ func (st *stacks) find(r record) *stack {
 }
 
 // numbered returns the stack s with the number of what the goroutine waits for: the line of the wait
-// frame.
+// frame. It returns s for nil.
 func (st *stacks) numbered(s *stack, x *source.Object) *stack {
+	if x == nil {
+		return s
+	}
 	key := (s.key ^ uint64(x.Number)*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd
 	if n := st.byKey[key]; n != nil && n.plain == s && n.object == x {
 		return n
@@ -313,7 +302,7 @@ func (st *stacks) build(r record) *stack {
 	if len(r.objects()) > 0 {
 		for _, f := range frames {
 			s.rwMutex = s.rwMutex || f.rwMutex
-			if f.caller != 0 && len(s.callers) < maxFunctions {
+			if f.caller != 0 && len(s.callers) < objects.MaxFunctions {
 				s.callers = append(s.callers, f.caller)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -78,10 +79,7 @@ func (s *Stops) Add(more Stops) {
 
 // Object describes what goroutines wait for. The source owns it. Only its kind may change, between
 // two samples.
-type Object struct {
-	tachyon.Object
-	Of []*Object // its members
-}
+type Object = objects.Object
 
 // Goroutine describes a goroutine. A source reports it once, before the goroutine's first sample.
 type Goroutine struct {

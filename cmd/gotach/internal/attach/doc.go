@@ -14,6 +14,7 @@
 //   - samples.go makes the stacks of samples
 //   - session.go describes the program and the cost
 //   - goroutines.go reads goroutines, and notices those that moved meanwhile
+//   - objects.go reads what goroutines wait for
 //   - labels.go reads the labels of runtime/pprof
 //   - unwind.go finds the calls of a stack
 //   - functions.go has names and lines of a program's code

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -19,6 +20,7 @@ func (r *recorder) create(path string) (err error) {
 	o.Writer = writer.Options{Start: r.base, Interval: uint64(r.o.Interval.Microseconds())}
 	o.Begin = r.beginFile
 	r.failed = make(chan error, 1)
+	r.stacks, r.functions, r.objects = map[string]*stack{}, objects.Functions{}, r.newObjects()
 	o.Failed = func(err error) {
 		select {
 		case r.failed <- err:
@@ -47,6 +49,7 @@ func (r *recorder) next() error {
 	r.w.Next(r.base+micros(r.now), func() func(*writer.Writer) error {
 		s := r.session(r.number, r.part)
 		r.number++
+		r.named.Forget()
 		r.part, r.earlier, r.most, r.progressed = r.now, r.Counts, r.alive, r.now
 		for _, k := range r.list {
 			k.told, k.last = false, max(k.last, r.now)

@@ -171,6 +171,8 @@ type walk struct {
 	head  head
 	ok    bool     // head and stack are those of one instant
 	pcs   []uint64 // its calls; nil: it runs
+
+	objects []uint64 // addresses of what it waits for
 }
 
 const (

@@ -21,6 +21,7 @@ type program struct {
 	layout *goruntime.Layout
 	minor  int    // 26 of Go 1.26
 	bias   uint64 // the address of link-time address 0
+	image  goruntime.Image
 	funcs  functions
 	allgs  uint64 // address of the runtime's list of goroutines, a slice
 	path   string // of the executable, as the kernel says it
@@ -48,6 +49,12 @@ func (m *memory) load(file *os.File, name string, entry uint64) (*program, error
 	}
 	if p.layout, p.minor, err = layoutOf(p.info.GoVersion); err != nil {
 		return nil, err
+	}
+	p.image.Bias = uintptr(p.bias)
+	for _, s := range f.Progs {
+		if lo := uintptr(s.Vaddr + p.bias); s.Type == elf.PT_LOAD && s.Flags&elf.PF_W != 0 {
+			p.image.Writable = append(p.image.Writable, goruntime.Span{Lo: lo, Hi: lo + uintptr(s.Memsz)})
+		}
 	}
 	table := f.Section(".gopclntab")
 	if table == nil {

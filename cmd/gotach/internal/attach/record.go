@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
@@ -58,11 +59,18 @@ type recorder struct {
 	all   bool // this is the last tick of a file, which looks at all of them
 	walks []walk
 
-	stacks map[string][]uint32 // by state and addresses
+	stacks map[string]*stack // by state and addresses
 	key    []byte
-	batch  []tachyon.Sample
-	told   []tachyon.Goroutine
-	gone   []uint64
+
+	functions objects.Functions
+	objects   *objects.List
+	named     objects.Told // to this file
+	sweeper   uint64       // address of the g of the collector's
+	swept     motion       // when it was seen last
+	collected int64
+	batch     []tachyon.Sample
+	told      []tachyon.Goroutine
+	gone      []uint64
 
 	Recording
 	earlier    tachyon.Counts // of earlier files
@@ -81,7 +89,11 @@ type recorder struct {
 type known struct {
 	motion
 	live        bool
-	stack       []uint32
+	stack       []uint32 // with the number of its object
+	plain       *stack   // without it
+	objects     []uint64 // addresses of what it waits for
+	object      *objects.Object
+	numbers     int32 // of objects when its number was looked up
 	status      tachyon.Status
 	last        time.Duration // samples stand for its time until then
 	sampled     bool          // it has a sample
@@ -105,7 +117,7 @@ type known struct {
 // Record samples the process to a new file until ctx ends or the process does. In both cases the file is finished. With Rotate it is one
 // file after the other.
 func (p *Process) Record(ctx context.Context, path string, o Options) (*Recording, error) {
-	r := &recorder{Process: p, o: o, start: time.Now(), began: monotonic(), byG: map[uint64]*known{}, stacks: map[string][]uint32{}}
+	r := &recorder{Process: p, o: o, start: time.Now(), began: monotonic(), byG: map[uint64]*known{}}
 	r.base = uint64(r.start.UnixMicro())
 	r.processCPU = cpuOf(p.PID)
 	r.cpu = r.processCPU
@@ -254,6 +266,9 @@ func (r *recorder) look(i int, b []byte) {
 	alive, system := goruntime.Alive(h.status), r.system(&h)
 	k.start = h.start
 	if alive && system {
+		if r.sweeper == 0 && r.program.funcs.at(h.start).name == "runtime.bgsweep" {
+			r.sweeper = r.roster.gs[i]
+		}
 		r.systemRan(k, &h)
 	}
 	alive = alive && !system
@@ -288,6 +303,8 @@ func (r *recorder) readAll() error {
 	if err := r.Process.walks(r.walks); err != nil {
 		return err
 	}
+	r.objectsOf(r.walks)
+	r.objects.Turn(r.now, r.collections())
 	for i := range r.walks {
 		w := &r.walks[i]
 		k := r.list[w.index]
@@ -319,7 +336,7 @@ func (r *recorder) runs(k *known, h *head) {
 	same := k.runs && k.motion == h.motion
 	k.motion, k.since = h.motion, r.now
 	if r.perf == nil {
-		k.stack, k.status = stack, status
+		k.stack, k.status, k.plain, k.objects, k.object = stack, status, nil, nil, nil
 		r.emit(k, status|r.onCPU(k))
 		return
 	}
@@ -356,15 +373,16 @@ func (r *recorder) onCPU(k *known) tachyon.Status {
 // visited is told the stack of a goroutine.
 func (r *recorder) visited(k *known, w *walk) {
 	r.woke(k)
-	stack, status := r.stackOf(w)
+	s, status := r.stackOf(w)
 	status |= k.status & tachyon.MainThread
 	var moved tachyon.Status
-	if k.stack != nil && k.status == status && status&tachyon.Unknown == 0 && k.seq != w.head.seq && slices.Equal(k.stack, stack) {
+	if k.stack != nil && k.status == status && status&tachyon.Unknown == 0 && k.seq != w.head.seq && k.plain != nil && slices.Equal(k.plain.ids, s.ids) {
 		moved = tachyon.Moved
 	}
-	k.motion, k.stack, k.status, k.runs = w.head.motion, stack, status, false
+	k.motion, k.status, k.runs = w.head.motion, status, false
+	k.stack = r.waitsFor(k, w, s)
 	if status&tachyon.Unknown != 0 {
-		k.call = stack
+		k.call = k.stack
 	}
 	if k.sampled {
 		k.since = r.now
@@ -447,6 +465,9 @@ func (r *recorder) emit(k *known, status tachyon.Status) {
 // add adds a sample of a goroutine that stands for its time since the one before, or since the tick before the first.
 func (r *recorder) add(k *known, status tachyon.Status, at time.Duration, stack []uint32) {
 	r.tell(k, at)
+	if k.object != nil {
+		r.named.Use(k.object)
+	}
 	k.last, k.sampled = at, true
 	r.sample(k.id, k.interpreter, status, at, stack)
 }
@@ -456,7 +477,15 @@ const progressEvery = 200 * time.Millisecond
 
 // flush passes on what a tick has found.
 func (r *recorder) flush() error {
-	n, err := r.w.WriteBatch(r.batch)
+	err := error(nil)
+	if len(r.named.Fresh) > 0 {
+		err = r.w.Objects(r.named.Fresh)
+		r.named.Fresh = r.named.Fresh[:0]
+	}
+	n := 0
+	if err == nil {
+		n, err = r.w.WriteBatch(r.batch)
+	}
 	r.Samples += int64(n)
 	if err == nil && n < len(r.batch) { // nothing can be written at present
 		r.Dropped += int64(len(r.batch) - n)
@@ -466,7 +495,8 @@ func (r *recorder) flush() error {
 	if r.now-r.progressed >= progressEvery {
 		r.progressed = r.now
 		s := r.session(r.number, r.part)
-		records.Progress = &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts}
+		records.Progress = &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts,
+			Objects: s.Objects, FarEndsUnknown: s.FarEndsUnknown}
 	}
 	if err == nil && (len(r.told) > 0 || records.Progress != nil) {
 		err = r.w.WriteRecords(&records)

@@ -52,6 +52,10 @@ func (r *recorder) rests(i int) {
 	if len(k.debts) == 0 && r.now < k.beat && !r.all {
 		return
 	}
+	if len(k.objects) > 0 && k.numbers != r.objects.Numbers {
+		k.numbers = r.objects.Numbers
+		r.renumber(k) // others have waited for the same since
+	}
 	r.emit(k, k.status)
 	every := min(max(r.now-k.since, firstBeat), lastBeat)
 	k.beat = r.now + every - every*time.Duration(i/block%phases)/(4*phases)

@@ -17,7 +17,7 @@ import (
 func scriptedRecorder(t *testing.T, s *scripted, o Options) (*recorder, string) {
 	s.PID = os.Getpid()
 	path := filepath.Join(t.TempDir(), "x.tach")
-	r := &recorder{Process: s.Process, o: o, start: time.UnixMicro(1e15), base: 1e15, byG: map[uint64]*known{}, stacks: map[string][]uint32{}}
+	r := &recorder{Process: s.Process, o: o, start: time.UnixMicro(1e15), base: 1e15, byG: map[uint64]*known{}}
 	testenv.OK(t, r.create(path))
 	return r, path
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -16,6 +17,15 @@ const maxStacks = 1 << 16
 
 // at returns file and line.
 func (f *Frame) at() string { return f.File + ":" + strconv.Itoa(int(f.Line)) }
+
+// A stack is one that goroutines have.
+type stack struct {
+	ids      []uint32           // of its frames
+	first    string             // the function of the first one
+	callers  objects.Callers    // of waits
+	rwMutex  bool               // it waits in sync.(*RWMutex).Lock
+	numbered map[int32][]uint32 // the same with the number of an object
+}
 
 // running returns the stack of a goroutine that runs: only its outermost function is known.
 func (r *recorder) running(start uint64) []uint32 {
@@ -31,7 +41,7 @@ func (r *recorder) running(start uint64) []uint32 {
 }
 
 // stackOf returns the stack of a goroutine that does not run, and its status.
-func (r *recorder) stackOf(w *walk) (ids []uint32, status tachyon.Status) {
+func (r *recorder) stackOf(w *walk) (s *stack, status tachyon.Status) {
 	h := &w.head
 	state := r.state(h)
 	switch h.plain() {
@@ -39,7 +49,7 @@ func (r *recorder) stackOf(w *walk) (ids []uint32, status tachyon.Status) {
 		status = tachyon.GILRequested
 		if h.pc == h.start {
 			r.key = le.AppendUint64(append(r.key[:0], tachyon.FuncNotStarted...), h.start)
-			return r.stack(func() []Frame { return []Frame{{Func: tachyon.FuncNotStarted}, r.begins(h)} }), status
+			return r.stackAt(func() []Frame { return []Frame{{Func: tachyon.FuncNotStarted}, r.begins(h)} }), status
 		}
 	case goruntime.GSyscall:
 		status = tachyon.Unknown
@@ -48,7 +58,7 @@ func (r *recorder) stackOf(w *walk) (ids []uint32, status tachyon.Status) {
 	for _, pc := range w.pcs {
 		r.key = le.AppendUint64(r.key, pc)
 	}
-	ids = r.stack(func() []Frame {
+	s = r.stackAt(func() []Frame {
 		frames := r.program.funcs.frames(w.pcs)
 		n := 0
 		for n < len(frames) && hidden(frames[n].Func) {
@@ -59,24 +69,35 @@ func (r *recorder) stackOf(w *walk) (ids []uint32, status tachyon.Status) {
 		}
 		return slices.Insert(frames, 0, Frame{Func: "[" + state + "]"})
 	})
-	return ids, status
+	return s, status
 }
 
 // stack returns the ids of a stack's frames. The key is r.key.
-func (r *recorder) stack(frames func() []Frame) []uint32 {
-	if ids, ok := r.stacks[string(r.key)]; ok {
-		return ids
+func (r *recorder) stack(frames func() []Frame) []uint32 { return r.stackAt(frames).ids }
+
+// stackAt returns a stack. The key is r.key.
+func (r *recorder) stackAt(frames func() []Frame) *stack {
+	if s := r.stacks[string(r.key)]; s != nil {
+		return s
 	}
 	if len(r.stacks) >= maxStacks {
 		clear(r.stacks)
 	}
 	list := frames()
-	ids := make([]uint32, 0, min(len(list), tachyon.MaxDepth))
-	for _, f := range list[:min(len(list), tachyon.MaxDepth)] {
-		ids = append(ids, r.w.Intern(tachyon.Frame{File: f.File, Func: f.Func, Line: f.Line}))
+	s := &stack{ids: make([]uint32, 0, min(len(list), tachyon.MaxDepth))}
+	for i, f := range list[:min(len(list), tachyon.MaxDepth)] {
+		s.ids = append(s.ids, r.w.Intern(tachyon.Frame{File: f.File, Func: f.Func, Line: f.Line}))
+		if i == 0 {
+			s.first = f.Func
+			continue
+		}
+		s.rwMutex = s.rwMutex || f.Func == "sync.(*RWMutex).Lock"
+		if n := r.functions.Number(f.Func); n != 0 && len(s.callers) < objects.MaxFunctions {
+			s.callers = append(s.callers, n)
+		}
 	}
-	r.stacks[string(r.key)] = ids
-	return ids
+	r.stacks[string(r.key)] = s
+	return s
 }
 
 // hidden reports whether runtime.Stack leaves a function out: one of the runtime's that is not exported.

@@ -1,0 +1,135 @@
+//go:build linux && (amd64 || arm64)
+
+package attach
+
+import (
+	"slices"
+
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/objects"
+	"github.com/gotach/profiler/tachyon"
+	"golang.org/x/sys/unix"
+)
+
+// objectsOf reads the addresses of what goroutines wait for, as the native source does (sampler/internal/native/objects.go): from the runtime.sudog at
+// g.waiting, of a select one for each channel. The memory of a sudog stays mapped. It counts if the head of its goroutine is the same
+// after it. What cannot be read has no object.
+func (p *Process) objectsOf(list []walk) {
+	l := p.program.layout
+	sets, size, sudog := l.WaitSets(), headSize(l), int(max(l.SudogElem, l.SudogC, l.SudogWaitLink))+8
+	next := make([]uint64, len(list))
+	var left []int
+	for i := range list {
+		h := &list[i].head
+		list[i].objects = nil
+		if list[i].pcs != nil && h.plain() == goruntime.GWaiting && (sets.Elem|sets.Channel|sets.Choice)>>(h.reason&63)&1 != 0 && h.waiting >= 4096 {
+			next[i] = h.waiting
+			left = append(left, i)
+		}
+	}
+	for n := 0; n < objects.MaxObjects && len(left) > 0; n++ {
+		var more []int
+		for part := range slices.Chunk(left, maxPieces/2) {
+			r := &p.roster
+			r.iovs = r.iovs[:0]
+			for _, i := range part {
+				r.iovs = append(r.iovs, unix.RemoteIovec{Base: uintptr(next[i]), Len: sudog}, unix.RemoteIovec{Base: uintptr(r.gs[list[i].index]), Len: size})
+			}
+			r.bytes = slices.Grow(r.bytes[:0], len(part)*(sudog+size))[:len(part)*(sudog+size)]
+			if p.pieces(r.bytes, r.iovs) != nil {
+				continue
+			}
+			for j, i := range part {
+				b, w := r.bytes[j*(sudog+size):], &list[i]
+				again := parse(b[sudog:sudog+size], l)
+				if again.status = again.plain(); again.motion != w.head.motion || again.waiting != w.head.waiting {
+					w.objects = nil
+					continue
+				}
+				field := l.SudogC
+				if sets.Elem>>(w.head.reason&63)&1 != 0 {
+					field = l.SudogElem
+				}
+				if addr := le.Uint64(b[field:]); addr >= 4096 { // otherwise the goroutine is being woken
+					w.objects = append(w.objects, addr-l.WaitKind(int(w.head.reason)).Offset)
+				}
+				if next[i] = le.Uint64(b[l.SudogWaitLink:]); next[i] >= 4096 && sets.Choice>>(w.head.reason&63)&1 != 0 {
+					more = append(more, i)
+				}
+			}
+		}
+		left = more
+	}
+}
+
+// newObjects returns an empty list of objects.
+func (r *recorder) newObjects() *objects.List {
+	return objects.New(objects.Host{
+		Static: r.program.image.Static,
+		StillWaits: func(w objects.Waiter, addr uint64) bool {
+			k := r.byG[uint64(w.G)]
+			return k != nil && k.live && k.id == w.ID && !k.runs && slices.Contains(k.objects, addr)
+		},
+		Renumber: func(w objects.Waiter) { r.renumber(r.byG[uint64(w.G)]) },
+		Capacity: r.capacity,
+	})
+}
+
+// capacity returns the capacity of a channel for which a goroutine waits, -1 if it no longer waits.
+func (r *recorder) capacity(w objects.Waiter, channel uint64) int64 {
+	l := r.program.layout
+	n, err := r.word(channel + uint64(l.HchanSize))
+	if err != nil || n >= 1<<48 {
+		return -1
+	}
+	b, err := r.bytes(uint64(w.G), uint64(headSize(l)))
+	if err != nil || motionOf(b, l) != r.byG[uint64(w.G)].motion {
+		return -1
+	}
+	return int64(n)
+}
+
+// waitsFor notes what a goroutine waits for, and returns its stack with the number of that.
+func (r *recorder) waitsFor(k *known, w *walk, s *stack) []uint32 {
+	k.plain, k.objects, k.numbers = s, w.objects, r.objects.Numbers
+	if len(w.objects) == 0 {
+		return r.numbered(k, nil)
+	}
+	kind := objects.Kind(r.program.layout.WaitKind(int(w.head.reason)).Kind, s.rwMutex)
+	return r.numbered(k, r.objects.Wait(objects.Waiter{ID: k.id, G: uintptr(r.roster.gs[w.index])}, kind, w.objects, s.callers))
+}
+
+// renumber gives the stack of a goroutine the number that its object has now.
+func (r *recorder) renumber(k *known) { k.stack = r.numbered(k, r.objects.Numbered(k.objects)) }
+
+// numbered returns the stack of a goroutine with the number of an object: the line of the wait frame.
+func (r *recorder) numbered(k *known, x *objects.Object) []uint32 {
+	s := k.plain
+	if k.object = x; x == nil {
+		return s.ids
+	}
+	ids := s.numbered[x.Number]
+	if ids == nil {
+		ids = slices.Clone(s.ids)
+		ids[0] = r.w.Intern(tachyon.Frame{Func: s.first, Line: x.Number})
+		if s.numbered == nil {
+			s.numbered = map[int32][]uint32{}
+		}
+		s.numbered[x.Number] = ids
+	}
+	return ids
+}
+
+// collections counts the collections of the program. Each wakes the sweeper before memory is free. While that is awake or not known, there may be
+// one at any time.
+func (r *recorder) collections() int64 {
+	b, err := r.bytes(r.sweeper, uint64(headSize(r.program.layout)))
+	if err != nil {
+		b = make([]byte, headSize(r.program.layout))
+	}
+	if m := motionOf(b, r.program.layout); m != r.swept || m.status != goruntime.GWaiting {
+		r.swept = m
+		r.collected++
+	}
+	return r.collected
+}
