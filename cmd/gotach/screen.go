@@ -167,7 +167,7 @@ func (s *screen) render() []byte {
 		s.findings()
 		s.states()
 		s.blockedAt()
-		s.section("ON CPU IN", s.cpu, s.most.cpu, "--weight cpu")
+		s.section("OF CPU", "ON CPU IN", s.cpu, s.most.cpu, "--weight cpu")
 		s.contended()
 		s.growing()
 		s.slow()

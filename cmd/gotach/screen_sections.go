@@ -19,7 +19,7 @@ func (s *screen) blockedAt() {
 	if len(s.blocked.Rows) == 0 && (len(s.resting.Rows) == 0 || s.most.resting == 0) || s.most.blocked == 0 {
 		return
 	}
-	s.title("BLOCKED AT")
+	s.title("OF WAIT", blockedAt)
 	n, left := s.rows(s.blocked, s.most.blocked, true)
 	s.others(left, s.blocked.Shown, len(s.blocked.Rows)-n, "--blocked")
 	if len(s.resting.Rows) == 0 || s.most.resting == 0 {
@@ -31,18 +31,19 @@ func (s *screen) blockedAt() {
 }
 
 // section prints the first rows of a report.
-func (s *screen) section(title string, r *profile.Report, most int, flag string) {
+func (s *screen) section(of, title string, r *profile.Report, most int, flag string) {
 	if len(r.Rows) == 0 || r.Shown == 0 || most == 0 {
 		return
 	}
-	s.title(title)
+	s.title(of, title)
 	n, left := s.rows(r, most, true)
 	s.others(left, r.Shown, len(r.Rows)-n, flag)
 }
 
-func (s *screen) title(title string) {
+// title prints the head of a section; of says what a row's share is a part of.
+func (s *screen) title(of, title string) {
 	s.line("")
-	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "TIME", "", sparkWidth, "WHEN", title)))
+	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %-*s  %s", "TIME", of, sparkWidth, "WHEN", title)))
 }
 
 // rows prints the first rows of a report. It returns how many, and the time of the others.

@@ -295,6 +295,8 @@ func (t *reportTable) rows() {
 		head = fmt.Sprintf("%7s %7s  %-*s  ", "TOTAL", "", barWidth, legend)
 	}
 	switch {
+	case t.heading() == blockedAt:
+		head = fmt.Sprintf("%7s %7s  %-*s  ", "TIME", "OF WAIT", barWidth, legend)
 	case one:
 		head = fmt.Sprintf("%7s %7s  %-*s  ", "TIME", "", barWidth, legend)
 	case byTotal:
@@ -351,6 +353,8 @@ func (t *reportTable) rows() {
 	}
 }
 
+const blockedAt = "BLOCKED AT"
+
 // heading is what a row is.
 func (t *reportTable) heading() string {
 	switch key, isLabel := strings.CutPrefix(t.group, report.ByLabel); {
@@ -363,7 +367,7 @@ func (t *reportTable) heading() string {
 	case t.group != "":
 		return strings.ToUpper(t.group)
 	case t.o.By == profile.ByBlocked:
-		return "BLOCKED AT"
+		return blockedAt
 	}
 	return strings.ToUpper(string(t.o.By))
 }

@@ -71,7 +71,7 @@ func (m *topModel) functions(r *profile.Report) (string, []string) {
 }
 
 func (m *topModel) blocked(r *profile.Report) (string, []string) {
-	head := fmt.Sprintf(" %7s %7s  ", "TIME", "")
+	head := fmt.Sprintf(" %7s %7s  ", "TIME", "OF WAIT")
 	if !m.narrow() {
 		head += fmt.Sprintf("%7s  ", "AVERAGE")
 	}
