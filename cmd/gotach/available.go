@@ -23,6 +23,7 @@ type available struct {
 	states     []string                   // the one with the most time first
 	labels     map[string]map[string]bool // by key: values, at most mostValues
 	functions  []string
+	peers      []string // addresses and files
 	goroutines int
 	from, to   uint64 // their ids, but those of the process
 	start      time.Time
@@ -39,7 +40,7 @@ func readAvailable(ctx context.Context, paths []string, from string) (*available
 		return nil, err
 	}
 	defer in.Close()
-	src, err := in.Source(stream.Options{Labels: true})
+	src, err := in.Source(stream.Options{Labels: true, Objects: true})
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +88,17 @@ func readAvailable(ctx context.Context, paths []string, from string) (*available
 		}
 	}
 	a.functions = slices.Sorted(maps.Keys(named))
+	peers, err := src.Peers()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range peers {
+		_, at, _ := strings.Cut(name, " ")
+		at, _, _ = strings.Cut(at, " from ")
+		a.peers = append(a.peers, at)
+	}
+	slices.Sort(a.peers)
+	a.peers = slices.Compact(a.peers)
 	a.goroutines, a.start, a.length = src.Goroutines(), time.UnixMicro(int64(src.Header().Start)), time.Duration(src.End())*time.Microsecond
 	return a, nil
 }
@@ -112,6 +124,13 @@ func (a *available) nothing(sel *stream.Selection) error {
 			is = append(is, "its labels are "+some(slices.Sorted(maps.Keys(a.labels))))
 		}
 		told[l.Key] = true
+	}
+	if len(sel.Peers) > 0 {
+		if len(a.peers) == 0 {
+			is = append(is, "it does not say what goroutines in [IO wait] wait for")
+		} else {
+			is = append(is, "its peers are "+some(a.peers))
+		}
 	}
 	if len(sel.Goroutines) > 0 {
 		is = append(is, fmt.Sprintf("it has %s, from %d to %d", plural(int64(a.goroutines), "goroutine"), a.from, a.to))

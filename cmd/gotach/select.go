@@ -25,6 +25,7 @@ func (fl *selectFlags) add(cmd *cobra.Command) {
 	f.StringArrayVar(&fl.peers, "peer", nil, "only waits for the connection, host, port or file `ADDRESS`, such as 10.2.3.4:5432")
 	f.StringVar(&fl.since, "since", "", "only what happened after `TIME`")
 	f.StringVar(&fl.until, "until", "", "only what happened before `TIME`")
+	completeAvailable(cmd, "peer", func(a *available) []string { return a.peers })
 }
 
 // addGoroutines adds the flags that do not select by time.
