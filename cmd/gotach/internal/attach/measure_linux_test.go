@@ -5,6 +5,7 @@ package attach
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -126,5 +127,46 @@ func TestMeasureCPU(t *testing.T) {
 		points, name := got.apart(&want)
 		t.Logf("%.1f points: %s; %.2f s of CPU time, runtime/pprof %.2f s", points, name, got.all/1e9, want.all/1e9)
 		return points
+	})
+}
+
+// A program that is recorded 1,000 times a second goes on as fast, if there is a core for gotach. The program computes, and its goroutines hand
+// over to each other 50,000 times a second, beside some that wait and some that wait again and again.
+func TestMeasureSlowdown(t *testing.T) {
+	x := start(t, build(t, ""), "move", "count")
+	const part = 500 * time.Millisecond
+	rate := func() float64 {
+		rounds := func() (n float64) {
+			testenv.Must(io.WriteString(x.in, "rounds\n"))
+			testenv.Must(fmt.Fscan(x.out, &n))
+			return n
+		}
+		before, began := rounds(), time.Now()
+		time.Sleep(part)
+		return (rounds() - before) / time.Since(began).Seconds()
+	}
+	pairs := testenv.Times(6, 20)
+	bound := []float64{2, 0.5}[testenv.Times(0, 1)]
+	measure.AtMost(t, "slowdown of a recorded program", "%", bound, func() float64 {
+		var ratios []float64
+		for range pairs {
+			alone := rate()
+			p := testenv.Must(Open(x.pid))
+			ctx, stop := context.WithCancel(t.Context())
+			began, done := make(chan bool), make(chan *Recording)
+			go func() {
+				done <- testenv.Must(p.Record(ctx, filepath.Join(t.TempDir(), "x.tach"), Options{Interval: time.Millisecond, Budget: 100, Progress: func(ticks int64, _ time.Duration, _ string) {
+					if ticks == 10 {
+						close(began)
+					}
+				}}))
+			}()
+			<-began
+			ratios = append(ratios, rate()/alone)
+			stop()
+			<-done
+		}
+		slices.Sort(ratios)
+		return 100 * (1 - ratios[len(ratios)/2])
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -50,6 +51,25 @@ func burn() {
 	for {
 		s := sha256.Sum256(b[:])
 		b[0] = s[0]
+	}
+}
+
+var rounds int64
+
+// count computes, and hands what it has to another goroutine and back.
+func count() {
+	var b [4096]byte
+	there, back := make(chan byte), make(chan byte)
+	go func() {
+		for x := range there {
+			back <- x + 1
+		}
+	}()
+	for {
+		s := sha256.Sum256(b[:])
+		there <- s[0]
+		b[0] = <-back
+		atomic.AddInt64(&rounds, 1)
 	}
 }
 
@@ -98,6 +118,9 @@ func main() {
 			}
 		case "burn":
 			go burn()
+		case "count":
+			runtime.GOMAXPROCS(1)
+			go count()
 		case "hide":
 			syscall.Syscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0)
 		}
@@ -105,6 +128,10 @@ func main() {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		if in.Text() == "exec" {
 			syscall.Exec("/bin/sleep", []string{"sleep", "60"}, nil)
+		}
+		if in.Text() == "rounds" {
+			fmt.Println(atomic.LoadInt64(&rounds))
+			continue
 		}
 		b := make([]byte, 1<<20)
 		fmt.Printf("%s\n\f\n", b[:runtime.Stack(b, true)])
