@@ -52,7 +52,6 @@ func (t *functions) init() error {
 		return errors.New("its table of functions has an unknown format")
 	}
 	t.quantum = uint64(d[6])
-	t.count = int(le.Uint64(d[8:]))
 	part := func(at int) []byte {
 		if off := le.Uint64(d[at:]); off < uint64(len(d)) {
 			return d[off:]
@@ -60,9 +59,11 @@ func (t *functions) init() error {
 		return nil
 	}
 	t.names, t.units, t.files, t.pctab, t.funs = part(32), part(40), part(48), part(56), part(64)
-	if t.count < 1 || len(t.funs) < t.count*8+4 || t.names == nil || t.units == nil || t.files == nil || t.pctab == nil {
+	n := le.Uint64(d[8:])
+	if n < 1 || n > uint64(len(t.funs))/8 || uint64(len(t.funs)) < n*8+4 || t.names == nil || t.units == nil || t.files == nil || t.pctab == nil {
 		return errors.New("its table of functions is damaged")
 	}
+	t.count = int(n)
 	t.cache = map[uint64]*place{}
 	return nil
 }
@@ -140,12 +141,17 @@ func (f fun) value(table uint32, pc uint64) (int32, bool) {
 	return 0, false
 }
 
+// maxText bounds a name, in bytes.
+const maxText = 1 << 16
+
+// text returns the name at an offset, "" if it does not end.
 func text(table []byte, at int32) string {
 	if at < 0 || int(at) >= len(table) {
 		return "?"
 	}
-	n := max(bytes.IndexByte(table[at:], 0), 0)
-	return string(table[at : int(at)+n])
+	table = table[at:]
+	table = table[:min(len(table), maxText)]
+	return string(table[:max(bytes.IndexByte(table, 0), 0)])
 }
 
 // line returns file and line of an address.

@@ -93,7 +93,7 @@ func (p *Process) refresh() (grown bool, err error) {
 		if n == uint64(len(p.roster.gs)) {
 			return false, nil
 		}
-		if n == 0 || n > c || n > 1<<24 { // nonsense, as after an exec
+		if n < uint64(len(p.roster.gs)) || n > c || n > 1<<24 { // nonsense, as after an exec
 			continue
 		}
 		list := make([]byte, n*8)
@@ -112,8 +112,8 @@ func (p *Process) refresh() (grown bool, err error) {
 			gs[i] = le.Uint64(list[i*8:])
 		}
 		slices.Sort(gs)
-		if gs[0] < 4096 {
-			continue // the runtime has not written an entry yet
+		if gs[0] < 4096 || gs[n-1]>>56 != 0 {
+			continue // the runtime has not written an entry yet, or it is nonsense
 		}
 		p.roster.gs = gs
 		return true, nil

@@ -63,14 +63,11 @@ func (m *memory) load(file *os.File, name string, entry uint64) (*program, error
 	if table == nil {
 		return nil, errNotGo
 	}
-	if table.Size > maxTable {
-		return nil, fmt.Errorf("its table of functions has %d bytes", table.Size)
-	}
-	if p.funcs.data, err = table.Data(); err != nil {
-		return nil, err
+	if p.funcs.data, err = sectionOf(table, maxTable); err != nil {
+		return nil, fmt.Errorf("its table of functions: %w", err)
 	}
 	if s := f.Section(".note.go.buildid"); s != nil {
-		if b, err := s.Data(); err == nil && len(b) > 16 {
+		if b, err := sectionOf(s, maxBuildID); err == nil && len(b) > 16 {
 			p.build = strings.TrimRight(string(b[16:]), "\x00")
 		}
 	}
@@ -83,6 +80,14 @@ func (m *memory) load(file *os.File, name string, entry uint64) (*program, error
 		return nil, err
 	}
 	return p, nil
+}
+
+// sectionOf reads a section that a program has in its memory, so it is not compressed: a compressed one may become any size.
+func sectionOf(s *elf.Section, most uint64) ([]byte, error) {
+	if s.Flags&elf.SHF_COMPRESSED != 0 || s.Size > most {
+		return nil, fmt.Errorf("%s has %d bytes, or is compressed", s.Name, s.Size)
+	}
+	return s.Data()
 }
 
 // entryOf returns where a program begins, given what the kernel told it at its start (auxv). 0: it does not say.
@@ -99,8 +104,8 @@ func entryOf(auxv []byte) uint64 {
 // A span is a part of memory.
 type span struct{ lo, hi uint64 }
 
-// Bounds of what is read of a program's file: of its variables, and of its table of functions, in bytes.
-const maxVariables, maxTable = 256 << 20, 512 << 20
+// Bounds of what is read of a program's file: of its variables, its table of functions and its build ID, in bytes.
+const maxVariables, maxTable, maxBuildID = 256 << 20, 512 << 20, 4096
 
 // findModule finds runtime.firstmoduledata, which begins with the address of the table of functions. It returns the program's
 // variables that can hold pointers.
