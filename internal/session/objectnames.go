@@ -25,8 +25,8 @@ const (
 // objectNames has the names of static objects: those in variables (tachyon.Object.Static is not 0). The session's sink
 // calls its methods, one at a time. Only finish and reason may run at any time.
 type objectNames struct {
-	find    func([]tachyon.Object) (map[uint64]variable, error)
-	known   map[uint64]variable // by link-time address
+	find    func([]tachyon.Object) (map[uint64]Variable, error)
+	known   map[uint64]Variable // by link-time address
 	waiting []tachyon.Object    // objects of the present file that have no name yet
 	next    time.Time           // no search before
 	search  *search             // the one that runs; nil: none
@@ -37,7 +37,7 @@ type objectNames struct {
 }
 
 type search struct {
-	found map[uint64]variable
+	found map[uint64]Variable
 	err   error
 	took  time.Duration
 	ended chan struct{} // closed when the fields above are set
@@ -51,7 +51,7 @@ func (n *objectNames) name(list []tachyon.Object) {
 			continue
 		}
 		if v, ok := n.known[o.Static]; ok {
-			o.Symbol, o.Offset = v.name, v.offset
+			o.Symbol, o.Offset = v.Name, v.Offset
 		} else if !n.useless {
 			n.waiting = append(n.waiting, *o)
 		}
@@ -94,7 +94,7 @@ func (n *objectNames) take(s *search) (named []tachyon.Object) {
 		return nil
 	}
 	if n.known == nil {
-		n.known = map[uint64]variable{}
+		n.known = map[uint64]Variable{}
 	}
 	maps.Copy(n.known, s.found)
 	n.name(list) // those that came after the search began wait for the next one
@@ -128,7 +128,7 @@ func (n *objectNames) finish(w *writer.Writer, list []tachyon.Object) error {
 	}
 	for i := range list {
 		v := found[list[i].Static]
-		list[i].Symbol, list[i].Offset = v.name, v.offset
+		list[i].Symbol, list[i].Offset = v.Name, v.Offset
 	}
 	return w.WriteRecords(&tachyon.Records{Objects: list})
 }

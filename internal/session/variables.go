@@ -39,11 +39,11 @@ var mark byte
 
 const markName = "github.com/gotach/profiler/internal/session.mark"
 
-// A variable is the place of a link-time address in a variable of the program. The name is empty if
+// A Variable is the place of a link-time address in a variable of the program. The name is empty if
 // the address is in no variable.
-type variable struct {
-	name   string
-	offset uint64 // from the start of the variable
+type Variable struct {
+	Name   string
+	Offset uint64 // from the start of the variable
 }
 
 // findVariables returns the variables that contain objects of the running program. All objects must
@@ -51,7 +51,7 @@ type variable struct {
 //
 // It reads the symbol table from the executable in small pieces, so it takes little memory. For a
 // program with 20,000 symbols it takes about a millisecond.
-func findVariables(objects []tachyon.Object) (map[uint64]variable, error) {
+func findVariables(objects []tachyon.Object) (map[uint64]Variable, error) {
 	exe, err := os.Open("/proc/self/exe") // the right file, even if another one has its path now
 	if err != nil {
 		return nil, err
@@ -63,15 +63,15 @@ func findVariables(objects []tachyon.Object) (map[uint64]variable, error) {
 	for i := range objects {
 		addrs = append(addrs, objects[i].Static)
 	}
-	found, err := readVariables(exe, addrs)
-	if err == nil && !strings.HasSuffix(found[markAt].name, markName) { // a vendored package has a prefix
+	found, err := Variables(exe, addrs)
+	if err == nil && !strings.HasSuffix(found[markAt].Name, markName) { // a vendored package has a prefix
 		err = errOtherFile
 	}
 	return found, err
 }
 
-// readVariables returns the variables that contain the given link-time addresses.
-func readVariables(r io.ReaderAt, addrs []uint64) (map[uint64]variable, error) {
+// Variables returns the variables that contain the given link-time addresses.
+func Variables(r io.ReaderAt, addrs []uint64) (map[uint64]Variable, error) {
 	f, sections, _ := openELF(r)
 	i := slices.IndexFunc(sections, func(s elfSection) bool { return s.kind == symbolTable })
 	if i < 0 || !f.wide || f.order != binary.LittleEndian || int(sections[i].link) >= len(sections) {
@@ -90,15 +90,15 @@ func readVariables(r io.ReaderAt, addrs []uint64) (map[uint64]variable, error) {
 	if err := locate(r, table, list); err != nil {
 		return nil, err
 	}
-	found, texts := make(map[uint64]variable, len(list)), map[uint32]string{}
+	found, texts := make(map[uint64]Variable, len(list)), map[uint32]string{}
 	for i := range list {
 		l := &list[i]
-		var v variable
+		var v Variable
 		if l.size > 0 {
-			v = variable{f.symbolName(names, l.name, texts), l.addr - l.start}
+			v = Variable{f.symbolName(names, l.name, texts), l.addr - l.start}
 		}
-		if v.name == "" {
-			v = variable{}
+		if v.Name == "" {
+			v = Variable{}
 		}
 		found[l.addr] = v
 	}

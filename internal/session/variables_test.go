@@ -29,7 +29,7 @@ func withSymbols(places [][2]uint64) []byte {
 	return b
 }
 
-// readVariables finds the smallest variable around each address.
+// Variables finds the smallest variable around each address.
 func TestReadVariables(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var places [][2]uint64
@@ -37,15 +37,15 @@ func TestReadVariables(t *testing.T) {
 			places = append(places, [2]uint64{rapid.Uint64Range(0x1000, 0x1100).Draw(t, "start"), rapid.Uint64Range(0, 64).Draw(t, "size")})
 		}
 		addrs := rapid.SliceOfN(rapid.Uint64Range(0xff0, 0x1150), 1, 20).Draw(t, "addresses")
-		got := testenv.Must(readVariables(bytes.NewReader(withSymbols(places)), addrs))
+		got := testenv.Must(Variables(bytes.NewReader(withSymbols(places)), addrs))
 		for _, addr := range addrs {
-			least, may := ^uint64(0), []variable{{}} // several can have the same place
+			least, may := ^uint64(0), []Variable{{}} // several can have the same place
 			for i, p := range places {
-				v := variable{string(rune('a' + i)), addr - p[0]}
+				v := Variable{string(rune('a' + i)), addr - p[0]}
 				switch {
-				case v.offset >= p[1] || p[1] > least:
+				case v.Offset >= p[1] || p[1] > least:
 				case p[1] < least:
-					least, may = p[1], []variable{v}
+					least, may = p[1], []Variable{v}
 				default:
 					may = append(may, v)
 				}
@@ -61,14 +61,14 @@ func TestReadVariables(t *testing.T) {
 func FuzzReadVariables(f *testing.F) {
 	b := withSymbols([][2]uint64{{0x1010, 16}, {0x1000, 64}, {0x1020, 16}})
 	addrs := []uint64{0xfff, 0x1008, 0x1018, 0x1028, 0x1030, 0x1040}
-	got, err := readVariables(bytes.NewReader(b), addrs)
-	want := map[uint64]variable{0xfff: {}, 0x1008: {"b", 8}, 0x1018: {"a", 8}, 0x1028: {"c", 8}, 0x1030: {"b", 48}, 0x1040: {}}
+	got, err := Variables(bytes.NewReader(b), addrs)
+	want := map[uint64]Variable{0xfff: {}, 0x1008: {"b", 8}, 0x1018: {"a", 8}, 0x1028: {"c", 8}, 0x1030: {"b", 48}, 0x1040: {}}
 	if err != nil || !maps.Equal(got, want) {
 		f.Fatalf("the seed gives %v, %v, want %v", got, err, want)
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if n := testenv.Allocated(func() { readVariables(bytes.NewReader(b), addrs) }); n > uint64(2<<20+100*len(b)) {
+		if n := testenv.Allocated(func() { Variables(bytes.NewReader(b), addrs) }); n > uint64(2<<20+100*len(b)) {
 			t.Errorf("%d bytes allocated for a file of %d", n, len(b))
 		}
 	})

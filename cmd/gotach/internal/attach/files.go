@@ -9,6 +9,7 @@ import (
 
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -21,6 +22,7 @@ func (r *recorder) create(path string) (err error) {
 	o.Begin = r.beginFile
 	r.failed = make(chan error, 1)
 	r.stacks, r.functions, r.objects = map[string]*stack{}, objects.Functions{}, r.newObjects()
+	r.variables = map[uint64]session.Variable{}
 	o.Failed = func(err error) {
 		select {
 		case r.failed <- err:

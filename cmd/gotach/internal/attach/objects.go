@@ -3,10 +3,14 @@
 package attach
 
 import (
+	"fmt"
+	"maps"
+	"os"
 	"slices"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/objects"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
 )
@@ -37,6 +41,9 @@ func (p *Process) objectsOf(list []walk) {
 			}
 			r.bytes = slices.Grow(r.bytes[:0], len(part)*(sudog+size))[:len(part)*(sudog+size)]
 			if p.pieces(r.bytes, r.iovs) != nil {
+				for _, i := range part {
+					list[i].objects = nil
+				}
 				continue
 			}
 			for j, i := range part {
@@ -118,6 +125,32 @@ func (r *recorder) numbered(k *known, x *objects.Object) []uint32 {
 		s.numbered[x.Number] = ids
 	}
 	return ids
+}
+
+// name names objects that are variables of the program, if its file has symbols. It is read for each such object that is new, which are few.
+func (r *recorder) name(list []tachyon.Object) {
+	var addrs []uint64
+	for i := range list {
+		if _, known := r.variables[list[i].Static]; list[i].Static != 0 && !known {
+			addrs = append(addrs, list[i].Static)
+		}
+	}
+	if len(addrs) > 0 && r.unnamed == "" {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/exe", r.PID))
+		if err == nil {
+			var found map[uint64]session.Variable
+			found, err = session.Variables(f, addrs)
+			maps.Copy(r.variables, found)
+			_ = f.Close()
+		}
+		if err != nil {
+			r.unnamed = err.Error()
+		}
+	}
+	for i := range list {
+		v := r.variables[list[i].Static]
+		list[i].Symbol, list[i].Offset = v.Name, v.Offset
+	}
 }
 
 // collections counts the collections of the program. Each wakes the sweeper before memory is free. While that is awake or not known, there may be

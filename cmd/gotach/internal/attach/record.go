@@ -16,6 +16,7 @@ import (
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
 )
@@ -64,9 +65,11 @@ type recorder struct {
 
 	functions objects.Functions
 	objects   *objects.List
-	named     objects.Told // to this file
-	sweeper   uint64       // address of the g of the collector's
-	swept     motion       // when it was seen last
+	named     objects.Told                // to this file
+	variables map[uint64]session.Variable // of the program's, by link-time address
+	unnamed   string                      // why there are none
+	sweeper   uint64                      // address of the g of the collector's
+	swept     motion                      // when it was seen last
 	collected int64
 	batch     []tachyon.Sample
 	told      []tachyon.Goroutine
@@ -479,6 +482,7 @@ const progressEvery = 200 * time.Millisecond
 func (r *recorder) flush() error {
 	err := error(nil)
 	if len(r.named.Fresh) > 0 {
+		r.name(r.named.Fresh)
 		err = r.w.Objects(r.named.Fresh)
 		r.named.Fresh = r.named.Fresh[:0]
 	}
@@ -496,7 +500,7 @@ func (r *recorder) flush() error {
 		r.progressed = r.now
 		s := r.session(r.number, r.part)
 		records.Progress = &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts,
-			Objects: s.Objects, FarEndsUnknown: s.FarEndsUnknown}
+			Objects: s.Objects, FarEndsUnknown: s.FarEndsUnknown, ObjectsUnnamed: s.ObjectsUnnamed}
 	}
 	if err == nil && (len(r.told) > 0 || records.Progress != nil) {
 		err = r.w.WriteRecords(&records)

@@ -30,6 +30,7 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 		Rate: max(int(time.Second/r.o.Interval), 1), Budget: r.o.Budget, Markers: true,
 	}
 	s.Host, _ = os.Hostname()
+	s.ObjectsUnnamed = r.unnamed
 	s.FarEndsUnknown, s.Objects = "it was recorded from outside", tachyon.AllObjects
 	if !r.program.layout.Semaphores {
 		s.Objects = tachyon.OnlyChannels

@@ -1,0 +1,59 @@
+//go:build amd64 || arm64
+
+package attach
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// A recording from outside and the program's own profile of the same time have the same locks, channels and groups in the same order, with
+// the same names.
+func TestWaits(t *testing.T) {
+	dir := t.TempDir()
+	program, inside, outside := filepath.Join(dir, "waits"), filepath.Join(dir, "inside.tach"), filepath.Join(dir, "outside.tach")
+	if out, err := exec.Command("go", "build", "-o", program, "./testdata/waits").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(program, inside)
+	cmd.Stderr = os.Stderr
+	in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
+	testenv.OK(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	x := &target{pid: cmd.Process.Pid}
+	_ = testenv.Must(bufio.NewReader(out).ReadString('\n'))
+	recordTo(t, x, outside, 1000, func(stop func()) { stop() })
+	testenv.OK(t, in.Close())
+	testenv.OK(t, cmd.Wait())
+	got, want := objectsIn(t, outside), objectsIn(t, inside)
+	if !slices.Equal(got, want) || len(want) != 9 {
+		t.Errorf("from outside:\n%s\nfrom inside:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// objectsIn returns what the program's goroutines waited for in a profile, the most waited time first.
+func objectsIn(t *testing.T, path string) (list []string) {
+	f := testenv.Must(reader.Open(path))
+	defer f.Close()
+	s := analyze.NewSamples(path, testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true})))
+	for _, l := range testenv.Must(locks.Find(s, locks.Options{})).Locks {
+		if at := strings.TrimPrefix(l.Sites[0].Func, "main."); l.Object != 0 && slices.Contains([]string{"globally", "(*account).pay", "read", "condition", "group", "feed", "choose", "receive", "send"}, at) {
+			name, _, _ := strings.Cut(l.Name, " of ") // the numbers of a select's channels differ
+			if key := l.Kind + " " + name + " in " + at; !slices.Contains(list, key) {
+				list = append(list, key)
+			}
+		}
+	}
+	return list
+}
