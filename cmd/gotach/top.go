@@ -148,7 +148,7 @@ func isInput(e *env) bool {
 // reportInstead returns what gotach report reads of what top should show.
 func reportInstead(what string) string {
 	if isURL(what) {
-		return "with a file, such as that of curl -o app.tach " + quoted(what+"?seconds=10&format=tach")
+		return "with a file, such as that of curl -o app.tach " + quoted(top.URLName(what)+"?seconds=10&format=tach")
 	}
 	if isProcess(what) {
 		return "with the file that the process writes"

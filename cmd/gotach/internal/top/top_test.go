@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -431,6 +432,30 @@ func TestErrors(t *testing.T) {
 	u := have(URL(server.URL))
 	if err := u.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "httpprof.Handler") {
 		t.Errorf("no profile: %v", err)
+	}
+}
+
+// Nothing that top says of a URL has the password, the user, or what the query has.
+func TestURLSecret(t *testing.T) {
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	for _, text := range []string{"http://us3r:S3CR%ET@h", "http://us3r:S3CRET@h:1x", "ftp://us3r:S3CRET@h", "://us3r:S3CRET@h", "http://us3r:S3CRET@"} {
+		if _, err := URL(text); err == nil || strings.Contains(err.Error()+URLName(text), "3") {
+			t.Errorf("%s: %v, %s", text, err, URLName(text))
+		}
+	}
+	for _, status = range []int{http.StatusOK, http.StatusForbidden, http.StatusServiceUnavailable, 0} {
+		if status == 0 {
+			server.Close()
+		}
+		w := have(URL("http://us3r:S3CRET@" + host + "/debug/profile?token=T0KEN"))
+		err := w.Poll(t.Context())
+		said := fmt.Sprint(err, w.State().Notice, w.State().Name)
+		if !strings.Contains(said, host) || strings.Contains(said, "us3r") || strings.Contains(said, "S3CRET") || strings.Contains(said, "T0KEN") {
+			t.Errorf("%d: %s", status, said)
+		}
 	}
 }
 

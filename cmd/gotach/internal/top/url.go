@@ -19,6 +19,7 @@ import (
 // A urlSource asks a handler of package httpprof for one short profile after the other.
 type urlSource struct {
 	url    *url.URL
+	name   string // for people
 	begun  bool
 	client http.Client
 }
@@ -33,13 +34,23 @@ const (
 // first profile is that of the past duration, if the program has it.
 func URL(text string) (*Watch, error) {
 	u, err := url.Parse(text)
-	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		err = errors.New("the URL must be like http://localhost:6060/debug/profile")
-	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", text, err)
+		return nil, errors.New("it is no valid URL; what is special in a user name or password must be escaped, such as %25 for %")
 	}
-	return &Watch{source: &urlSource{url: u}, recent: newRecent(), state: State{Name: text, Live: true}}, nil
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("the URL must be like http://localhost:6060/debug/profile")
+	}
+	name := URLName(text)
+	return &Watch{source: &urlSource{url: u, name: name}, recent: newRecent(), state: State{Name: name, Live: true}}, nil
+}
+
+// URLName returns a URL as it may be shown: without user, password and query. It is "URL" if they cannot be told.
+func URLName(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return "URL"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 func (s *urlSource) close() error {
@@ -86,21 +97,24 @@ func (s *urlSource) get(ctx context.Context, key, value string) (b []byte, lasti
 		return nil, true, err
 	}
 	resp, err := s.client.Do(req)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		err = failed.Err // without the URL
+	}
 	if err != nil {
-		return nil, true, err
+		return nil, true, fmt.Errorf("%s: %w", s.name, err)
 	}
 	defer resp.Body.Close()
 	b, err = io.ReadAll(io.LimitReader(resp.Body, maxPiece+1))
 	switch {
 	case err != nil:
-		return nil, false, fmt.Errorf("%s: %w", s.url, err)
+		return nil, false, fmt.Errorf("%s: %w", s.name, err)
 	case resp.StatusCode != http.StatusOK:
 		text, _, _ := strings.Cut(strings.TrimSpace(string(b[:min(len(b), 300)])), "\n")
-		return nil, resp.StatusCode != http.StatusServiceUnavailable, fmt.Errorf("%s: %s: %s", s.url, resp.Status, text)
+		return nil, resp.StatusCode != http.StatusServiceUnavailable, fmt.Errorf("%s: %s: %s", s.name, resp.Status, text)
 	case len(b) > maxPiece:
-		return nil, true, fmt.Errorf("%s: the answer has more than %d MB", s.url, maxPiece>>20)
+		return nil, true, fmt.Errorf("%s: the answer has more than %d MB", s.name, maxPiece>>20)
 	case len(b) < 4 || !bytes.Contains([]byte("TACH HCAT"), b[:4]):
-		return nil, true, fmt.Errorf("%s: the answer is no profile; the URL must be that of httpprof.Handler", s.url)
+		return nil, true, fmt.Errorf("%s: the answer is no profile; the URL must be that of httpprof.Handler", s.name)
 	}
 	return b, false, nil
 }
@@ -109,7 +123,7 @@ func (s *urlSource) get(ctx context.Context, key, value string) (b []byte, lasti
 func (s *urlSource) add(w *Watch, b []byte) error {
 	r, err := reader.New(bytes.NewReader(b))
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.url, err)
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	defer r.Close()
 	m, err := r.Overview()
