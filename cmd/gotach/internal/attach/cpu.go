@@ -336,6 +336,10 @@ func (t *functions) interrupted(x *interrupt) (c calls) {
 		}
 		if p.leaves {
 			c.root = p.name
+			if p.name != "runtime.schedule" {
+				pcs = pcs[:i+1] // the goroutine that it has left may run on another thread by now
+				break
+			}
 		}
 		if p.top {
 			if pcs, c.root = pcs[:i+1], cmp.Or(c.root, p.name); i > 0 {

@@ -25,7 +25,9 @@ func TestPeerVersions(t *testing.T) {
 	for _, v := range []string{"go1.19.13", "go1.20.14", "go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.3", "go1.26.8", "go1.27.0"} {
 		t.Run(v, func(t *testing.T) {
 			t.Parallel()
-			compare(t, start(t, build(t, v, "-ldflags=-s -w"), "move", "burn"))
+			program := build(t, v, "-ldflags=-s -w")
+			compare(t, start(t, program, "move", "burn"))
+			testInvariant(t, program)
 		})
 	}
 }

@@ -163,3 +163,40 @@ func TestRecordEnds(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// Goroutines that move and grow their stacks all the time have no stack that does not exist.
+func TestInvariant(t *testing.T) { testInvariant(t, build(t, "", "-ldflags=-s -w")) }
+
+func testInvariant(t *testing.T, program string) {
+	x := start(t, program, "chains")
+	r, f := record(t, x, int64(testenv.Times(300, 60_000)), func(stop func()) { stop() })
+	callers := map[string]string{"a": "c", "b": "a", "c": "b", "x": "z", "y": "x", "z": "y"}
+	src := samples(f)
+	n, deep := 0, 0
+	for s, err := range src.Samples() {
+		testenv.OK(t, err)
+		var names []string
+		for _, id := range src.AppendStack(nil, s.Stack) {
+			names = append(names, src.Frames()[id].Func)
+		}
+		n++
+		for i, name := range names {
+			name, ours := strings.CutPrefix(name, "main.")
+			caller := ""
+			if i+1 < len(names) {
+				caller = strings.TrimPrefix(names[i+1], "main.")
+			}
+			switch want, isCall := callers[name]; {
+			case !ours || name == "tip" && (callers[caller] != ""):
+			case name == "tip", isCall && caller != want && (caller != "chains" || name != "a" && name != "x"):
+				t.Fatalf("main.%s is called by %q: %v", name, caller, names)
+			case isCall:
+				deep++
+			}
+		}
+	}
+	if deep < 1000 {
+		t.Errorf("%d calls of the chains in %d samples", deep, n)
+	}
+	t.Logf("%d samples, %d calls, %d torn", n, deep, r.Torn)
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"math/rand"
 	"net"
 	"os"
 	"runtime"
@@ -52,6 +53,95 @@ func burn() {
 		s := sha256.Sum256(b[:])
 		b[0] = s[0]
 	}
+}
+
+// chains has call paths of two kinds: a calls only b, b only c, c only a; x calls only y, y only z, z only x. Frames of both are at the same addresses,
+// and the stack grows and shrinks all the time. So what is read breaks the pattern if it is a part of each of two stacks.
+func chains(r *rand.Rand) {
+	for {
+		if n := r.Intn(60); n&1 == 0 {
+			a(r, n)
+		} else {
+			x(r, n)
+		}
+	}
+}
+
+//go:noinline
+func a(r *rand.Rand, n int) int {
+	if n <= 0 {
+		return tip(r)
+	}
+	var pad [17]int
+	pad[n%17] = n
+	return b(r, n-1) + pad[(n+1)%17]
+}
+
+//go:noinline
+func b(r *rand.Rand, n int) int {
+	if n <= 0 {
+		return tip(r)
+	}
+	return c(r, n-1) + 1
+}
+
+//go:noinline
+func c(r *rand.Rand, n int) int {
+	if n <= 0 {
+		return tip(r)
+	}
+	var pad [400]byte
+	pad[n%400] = byte(n)
+	return a(r, n-1) + int(pad[(n+1)%400])
+}
+
+//go:noinline
+func x(r *rand.Rand, n int) int {
+	if n <= 0 {
+		return tip(r)
+	}
+	var pad [17]int
+	pad[n%17] = n
+	return y(r, n-1) + pad[(n+1)%17]
+}
+
+//go:noinline
+func y(r *rand.Rand, n int) int {
+	if n <= 0 {
+		return tip(r)
+	}
+	return z(r, n-1) + 1
+}
+
+//go:noinline
+func z(r *rand.Rand, n int) int {
+	if n <= 0 {
+		return tip(r)
+	}
+	var pad [400]byte
+	pad[n%400] = byte(n)
+	return x(r, n-1) + int(pad[(n+1)%400])
+}
+
+var garbage = make([][]byte, 100)
+
+//go:noinline
+func tip(r *rand.Rand) (n int) {
+	switch r.Intn(5) {
+	case 0:
+		garbage[r.Intn(100)] = make([]byte, 100+r.Intn(2000))
+	case 1:
+		runtime.Gosched()
+	case 2:
+		for i := r.Intn(20000); i > 0; i-- {
+			n = n*7 + 1
+		}
+	case 3:
+		os.Getppid()
+	case 4:
+		time.Sleep(time.Duration(r.Intn(50)) * time.Microsecond)
+	}
+	return n
 }
 
 var rounds int64
@@ -121,6 +211,15 @@ func main() {
 		case "count":
 			runtime.GOMAXPROCS(1)
 			go count()
+		case "chains":
+			for i := 0; i < 20; i++ {
+				go chains(rand.New(rand.NewSource(int64(i))))
+			}
+			go func() {
+				for {
+					runtime.GC()
+				}
+			}()
 		case "hide":
 			syscall.Syscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0)
 		}
