@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -48,7 +49,7 @@ func openImage(path string, depth int) (*Image, error) {
 		return nil, err
 	}
 	defer f.Close()
-	e, err := elf.NewFile(f)
+	e, err := openELF(f, fi.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: not an ELF executable, no procedures can be found: %w", path, err)
 	}
@@ -72,6 +73,28 @@ func openImage(path string, depth int) (*Image, error) {
 		}
 	}
 	return m, nil
+}
+
+// maxRatio is how many times larger than its file the sections of an executable may be. Linkers compress DWARF to a third.
+const maxRatio = 20
+
+// openELF reads the list of sections of a file of a size. Compressed sections, and several of the same bytes, could take any memory.
+func openELF(r io.ReaderAt, size int64) (*elf.File, error) {
+	e, err := elf.NewFile(r)
+	if err != nil {
+		return nil, err
+	}
+	left := maxRatio * uint64(size)
+	for _, s := range e.Sections {
+		if s.Type == elf.SHT_NOBITS {
+			continue
+		}
+		if s.Size > left {
+			return nil, fmt.Errorf("its sections are much larger than it, as %s of %d bytes", s.Name, s.Size)
+		}
+		left -= s.Size
+	}
+	return e, nil
 }
 
 // note returns the description of the first note in a section.

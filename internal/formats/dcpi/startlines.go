@@ -3,7 +3,6 @@ package dcpi
 import (
 	"bytes"
 	"debug/dwarf"
-	"debug/elf"
 	"encoding/binary"
 	"fmt"
 
@@ -20,12 +19,12 @@ func StartLines(path, buildID string) (map[string]int32, error) {
 	if buildID != "" && !m.is(buildID) {
 		return nil, fmt.Errorf("%s is not the executable that was profiled: its build ID is another one", path)
 	}
-	f, _, err := files.Open(path)
+	f, fi, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	e, err := elf.NewFile(f)
+	e, err := openELF(f, fi.Size())
 	if err != nil {
 		return nil, err
 	}
