@@ -19,11 +19,7 @@ import (
 
 // goldens returns the real files of testdata.
 func goldens(t testing.TB) []string {
-	files, err := filepath.Glob("testdata/*.nytprof")
-	if err != nil || len(files) < 11 {
-		t.Fatalf("%d golden files, %v", len(files), err)
-	}
-	return files
+	return testenv.Files(t, "testdata/*.nytprof", 11)
 }
 
 // cutOff is the golden whose process was killed.

@@ -17,10 +17,7 @@ import (
 // has all that it had when the version was new, and perhaps more. With -update the test writes the JSON of files that have none.
 func TestCompatibility(t *testing.T) {
 	testenv.Long(t)
-	versions, err := filepath.Glob(filepath.Join(root(t), "testdata/compatibility/v*"))
-	if err != nil || len(versions) == 0 {
-		t.Fatal(versions, err)
-	}
+	versions := testenv.Files(t, filepath.Join(root(t), "testdata/compatibility/v*"), 1)
 	for _, dir := range versions {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.*"))
 		read := 0

@@ -20,10 +20,7 @@ import (
 // The sums of an OTLP profile are those of a report: for each function wall time and CPU time, as leaf and in all, and for
 // each state the time in all.
 func TestOTLPSums(t *testing.T) {
-	files := testenv.Must(filepath.Glob("../../internal/analyze/testdata/sessions/*.tach"))
-	if len(files) < 5 {
-		t.Fatalf("recordings: %q", files)
-	}
+	files := testenv.Files(t, "../../internal/analyze/testdata/sessions/*.tach", 5)
 	for _, path := range files {
 		t.Run(filepath.Base(path), func(t *testing.T) { testSums(t, path) })
 	}

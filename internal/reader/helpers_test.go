@@ -21,11 +21,7 @@ func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
 // goldens returns all golden files of a folder.
 func goldens(t testing.TB, folder string) []string {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(testdata, folder, "*.bin"))
-	if err != nil || len(list) == 0 {
-		t.Fatalf("no golden files in %s: %v", folder, err)
-	}
-	return list
+	return testenv.Files(t, filepath.Join(testdata, folder, "*.bin"), 1)
 }
 
 // open opens a file until the test ends.

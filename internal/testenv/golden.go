@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -51,4 +52,14 @@ func Marked(t testing.TB, page, name, want string, update bool) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Files returns the files whose names have a pattern. Fewer than least fail the test.
+func Files(t testing.TB, pattern string, least int) []string {
+	t.Helper()
+	list, err := filepath.Glob(pattern)
+	if err != nil || len(list) < least {
+		t.Fatalf("%d files %s, want %d: %v", len(list), pattern, least, err)
+	}
+	return list
 }

@@ -17,10 +17,7 @@ import (
 // Each analysis says of each session what it said when somebody looked at it last. The other tests of sessions compare the
 // same with what the programs say of themselves.
 func TestSessions(t *testing.T) {
-	files, err := filepath.Glob("../testdata/sessions/*.tach")
-	if err != nil || len(files) < 20 {
-		t.Fatalf("%d sessions, %v", len(files), err)
-	}
+	files := testenv.Files(t, "../testdata/sessions/*.tach", 20)
 	for _, path := range files[:testenv.Brief(8, len(files))] {
 		name := strings.TrimSuffix(filepath.Base(path), ".tach")
 		t.Run(name, func(t *testing.T) {

@@ -18,11 +18,7 @@ import (
 
 func goldens(t testing.TB) []string {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.dcpi")
-	if err != nil || len(files) < 8 {
-		t.Fatalf("found %d goldens: %v", len(files), err)
-	}
-	return files
+	return testenv.Files(t, "testdata/*.dcpi", 8)
 }
 
 func read(t testing.TB, name string) []byte {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,10 +266,7 @@ func (c *countingReader) Read(p []byte) (int, error) {
 
 // Frames have the time of their samples.
 func TestFrameCounts(t *testing.T) {
-	files, err := filepath.Glob("../../../testdata/tachyon/document-v2/*.bin")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
+	files := testenv.Files(t, "../../../testdata/tachyon/document-v2/*.bin", 5)
 	for _, name := range files {
 		r := testenv.Must(reader.Open(name))
 		defer r.Close()

@@ -52,11 +52,7 @@ const goldenDir = "../../../nytprof/testdata/"
 
 // goldens returns files of perl programs.
 func goldens(t testing.TB) []string {
-	files := testenv.Must(filepath.Glob(goldenDir + "*.nytprof"))
-	if len(files) < 10 {
-		t.Fatalf("only %d files", len(files))
-	}
-	return files
+	return testenv.Files(t, goldenDir+"*.nytprof", 10)
 }
 
 // cutOff is the golden whose process was killed.

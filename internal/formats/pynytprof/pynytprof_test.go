@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -162,10 +161,7 @@ func TestAnyFileSurvives(t *testing.T) {
 
 // No file of one dialect is taken for the other.
 func TestDialects(t *testing.T) {
-	files, err := filepath.Glob("../../../nytprof/testdata/*.nytprof")
-	if err != nil || len(files) < 11 {
-		t.Fatal(files, err)
-	}
+	files := testenv.Files(t, "../../../nytprof/testdata/*.nytprof", 11)
 	for _, file := range files {
 		b := testenv.Must(os.ReadFile(file))
 		for cut := range min(len(b), 2000) {

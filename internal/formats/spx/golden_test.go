@@ -35,10 +35,7 @@ type flatFunction struct {
 
 func goldens(t testing.TB) (keys []string) {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.flat.json")
-	if err != nil || len(files) < 6 {
-		t.Fatalf("found %d goldens: %v", len(files), err)
-	}
+	files := testenv.Files(t, "testdata/*.flat.json", 6)
 	for _, f := range files {
 		keys = append(keys, strings.TrimSuffix(f, ".flat.json"))
 	}

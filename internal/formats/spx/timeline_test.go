@@ -100,10 +100,7 @@ func TestRunsAndWeights(t *testing.T) {
 
 // Whatever the file, its samples are in the runs of their goroutines, in order, with their weights.
 func TestNothingIsLost(t *testing.T) {
-	files, err := filepath.Glob("../../../testdata/tachyon/*/*.bin")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
+	files := testenv.Files(t, "../../../testdata/tachyon/*/*.bin", 10)
 	for _, name := range append(files, "../../analyze/testdata/sessions/fan-out.tach") {
 		if filepath.Base(filepath.Dir(name)) == "bad" || strings.HasPrefix(filepath.Base(name), "big") || strings.HasPrefix(filepath.Base(name), "rle") { // slow, or with times that are refused
 			continue

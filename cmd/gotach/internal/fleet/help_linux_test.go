@@ -74,10 +74,7 @@ func received(r *http.Request) (wall *pb.Profile, host string, err error) {
 // profiles returns what the files of a directory have added up.
 func profiles(t *testing.T, dir string, atLeast int) (list []*profile.Profile) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*.tach"))
-	if err != nil || len(paths) < atLeast {
-		t.Fatalf("files %q, %v", paths, err)
-	}
+	paths := testenv.Files(t, filepath.Join(dir, "*.tach"), atLeast)
 	for _, path := range paths {
 		in := testenv.Must(formats.Open(path, formats.Options{}))
 		defer in.Close()

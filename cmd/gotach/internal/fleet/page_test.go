@@ -76,10 +76,7 @@ func tables(t *testing.T) (out, dir string) {
 	dir, out = t.TempDir(), filepath.Join(t.TempDir(), "tables")
 	writeFleet(t, dir)
 	send(t, dir, "parquet:"+out)
-	cursors, err := filepath.Glob(filepath.Join(dir, ".push-*"))
-	if err != nil || len(cursors) == 0 {
-		t.Fatalf("cursors %v, %v", cursors, err)
-	}
+	cursors := testenv.Files(t, filepath.Join(dir, ".push-*"), 1)
 	for _, c := range cursors {
 		testenv.OK(t, os.RemoveAll(c))
 	}
