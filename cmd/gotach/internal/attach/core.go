@@ -3,11 +3,13 @@
 package attach
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/gotach/profiler/internal/files"
 	"golang.org/x/sys/unix"
@@ -49,13 +51,13 @@ func OpenCore(path, exe string) (*Process, error) {
 	}
 	p := &Process{PID: notes.pid, Name: filepath.Base(exe), threads: notes.threads}
 	c := &core{}
-	for _, part := range f.Progs {
-		c.add(part, 0)
+	if err := c.add(f, 0); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	p.from = c.read
 	if f, err := elf.NewFile(program); err == nil {
-		for _, part := range f.Progs {
-			c.add(part, entry-f.Entry)
+		if err := c.add(f, entry-f.Entry); err != nil {
+			return nil, fmt.Errorf("%s: %w", exe, err)
 		}
 	}
 	if p.program, err = p.load(program, exe, entry); errors.Is(err, errEarly) {
@@ -67,10 +69,21 @@ func OpenCore(path, exe string) (*Process, error) {
 	return p, nil
 }
 
-func (c *core) add(part *elf.Prog, bias uint64) {
-	if part.Type == elf.PT_LOAD {
-		c.parts, c.bias = append(c.parts, part), append(c.bias, bias)
+// add adds the parts of a file. They do not overlap in it: otherwise a small file could say that it has any amount of memory.
+func (c *core) add(f *elf.File, bias uint64) error {
+	from := len(c.parts)
+	for _, part := range f.Progs {
+		if part.Type == elf.PT_LOAD && part.Filesz > 0 {
+			c.parts, c.bias = append(c.parts, part), append(c.bias, bias)
+		}
 	}
+	parts := slices.SortedFunc(slices.Values(c.parts[from:]), func(a, b *elf.Prog) int { return cmp.Compare(a.Off, b.Off) })
+	for i, part := range parts {
+		if i > 0 && part.Off-parts[i-1].Off < parts[i-1].Filesz {
+			return errors.New("parts of its memory overlap")
+		}
+	}
+	return nil
 }
 
 // read reads the pieces in their order.

@@ -4,6 +4,7 @@ package attach
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -175,6 +176,11 @@ type walk struct {
 	objects []uint64 // addresses of what it waits for
 }
 
+// mostCalls bounds the calls of all goroutines together: many of them may have the same memory as stack. A label counts as several.
+const mostCalls, callsOfLabel = 1 << 25, 64
+
+var errCalls = errors.New("its goroutines have more calls than can be kept")
+
 const (
 	firstRead = 1024 // how much of a stack is read at first. Most stacks that wait are shorter.
 	maxTries  = 4    // to read a goroutine that moves
@@ -195,7 +201,7 @@ func (p *Process) walks(list []walk) error {
 			want[i] = min(firstRead, h.hi-h.sp)
 		}
 	}
-	left := make([]int, len(list))
+	left, calls := make([]int, len(list)), 0
 	for i := range list {
 		left[i] = i
 		aim(i)
@@ -238,6 +244,9 @@ func (p *Process) walks(list []walk) error {
 					switch {
 					case end == whole:
 						w.pcs, w.ok = pcs, true
+						if calls += len(pcs); calls > cmp.Or(p.most, mostCalls) {
+							return errCalls
+						}
 						continue
 					case end == short && want[i] < again.hi-again.sp && want[i] < 1<<24:
 						want[i] = min(want[i]*16, again.hi-again.sp)
@@ -281,6 +290,7 @@ func (p *Process) Goroutines() (out []Goroutine, moved int, err error) {
 	for i := range left {
 		left[i] = i
 	}
+	calls := 0
 	for range 20 {
 		var list []walk
 		err := p.heads(left, func(i int, b []byte) {
@@ -311,7 +321,11 @@ func (p *Process) Goroutines() (out []Goroutine, moved int, err error) {
 			if w.pcs == nil && p.threads != nil {
 				w.pcs = p.stopped(p.roster.gs[w.index], w.head)
 			}
-			out = append(out, p.describe(w, now))
+			g := p.describe(w, now)
+			if calls += len(g.Frames) + len(g.Labels)*callsOfLabel; calls > cmp.Or(p.most, mostCalls) {
+				return nil, 0, errCalls
+			}
+			out = append(out, g)
 		}
 		if len(left) == 0 {
 			break

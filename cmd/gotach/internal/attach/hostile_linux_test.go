@@ -7,6 +7,8 @@ import (
 	"debug/elf"
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -75,4 +77,45 @@ func TestHostileRoster(t *testing.T) {
 			t.Errorf("%#x: the roster is %#x", x.gs, p.roster.gs)
 		}
 	}
+}
+
+// Goroutines that all have the same stack have no more calls than may be kept, nor labels.
+func TestManyCalls(t *testing.T) {
+	for most, ok := range map[int]bool{1: false, 3: false, 2 + callsOfLabel: true} {
+		s := newScripted()
+		s.most = most
+		list, _, err := s.Goroutines()
+		if ok != (err == nil) || ok != (len(list) == 1) {
+			t.Errorf("at most %d: %d goroutines, %v", most, len(list), err)
+		}
+	}
+}
+
+// A core whose parts overlap would have any amount of memory.
+func TestOverlappingCore(t *testing.T) {
+	core := func(parts int) string {
+		b := make([]byte, 64, 64+56*parts)
+		copy(b, "\x7fELF\x02\x01\x01")
+		le.PutUint16(b[16:], uint16(elf.ET_CORE))
+		le.PutUint16(b[18:], uint16(elf.EM_X86_64))
+		le.PutUint32(b[20:], 1)
+		le.PutUint64(b[32:], 64)
+		le.PutUint16(b[52:], 64)
+		le.PutUint16(b[54:], 56)
+		le.PutUint16(b[56:], uint16(parts))
+		for i := range parts {
+			p := make([]byte, 56)
+			le.PutUint32(p, uint32(elf.PT_LOAD))
+			le.PutUint64(p[16:], uint64(i)<<12)
+			le.PutUint64(p[32:], 64)
+			b = append(b, p...)
+		}
+		path := filepath.Join(t.TempDir(), "core")
+		testenv.OK(t, os.WriteFile(path, b, 0o600))
+		return path
+	}
+	_, err := OpenCore(core(1), os.Args[0])
+	testenv.Fails(t, "one part", err, "it is of another build")
+	_, err = OpenCore(core(100), os.Args[0])
+	testenv.Fails(t, "overlapping parts", err, "overlap")
 }

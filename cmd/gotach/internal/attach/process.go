@@ -24,6 +24,7 @@ type Process struct {
 	program *program
 	roster  roster
 	threads map[uint64]regs // of a core, by thread id; nil: it is a process
+	most    int             // for tests: instead of mostCalls
 }
 
 // Open finds the goroutines of a process. Its error says why they cannot be read, and what helps.
