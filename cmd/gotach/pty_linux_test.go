@@ -109,7 +109,7 @@ func TestPrintedTerminal(t *testing.T) {
 			t.Errorf("%q: colours: %v", args, colours)
 		}
 	}
-	for _, what := range []string{tach, "http://" + hostileServer(t) + "/" + evil} {
+	for what, want := range map[string]string{tach: "owned", "http://" + hostileServer(t) + "/" + evil: "it is no valid URL"} {
 		p := newPTY(t, 100, 40, "top", what)
 		if what == tach {
 			p.await(t, "main.")
@@ -121,8 +121,8 @@ func TestPrintedTerminal(t *testing.T) {
 				t.Errorf("top %q writes %q", what, bad)
 			}
 		}
-		if !strings.Contains(text, "owned") {
-			t.Errorf("top %q has not written the name: %q", what, text)
+		if !strings.Contains(text, want) {
+			t.Errorf("top %q has not written %q: %q", what, want, text)
 		}
 	}
 }
