@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
 )
@@ -159,7 +160,7 @@ func resolve(path string) (string, error) {
 	if err != nil || fi.Mode()&os.ModeSymlink == 0 {
 		return path, nil // create returns the error
 	}
-	if !trustedOwner(fi) {
+	if !files.TrustedOwner(fi) {
 		return "", &os.PathError{Op: "open", Path: path, Err: errors.New("the symbolic link belongs to another user and is not followed")}
 	}
 	target, err := filepath.EvalSymlinks(path)

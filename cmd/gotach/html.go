@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -110,6 +111,13 @@ func parseSize(cmd, text string) (int64, error) {
 
 // makePage makes the page of one or two profiles. An existing file is replaced when the page is complete.
 func makePage(e *env, sides [][]string, out string, o formats.Options, po page.Options, sources *sourceFlags) (err error) {
+	for _, side := range sides {
+		for _, in := range side {
+			if sameFile(in, out) {
+				return usagef("html: -o %s is the profile itself", out)
+			}
+		}
+	}
 	read, err := sources.reader("html")
 	if err != nil {
 		return err
@@ -154,4 +162,11 @@ func readPage(e *env, sides [][]string, inputs []page.Input, o formats.Options, 
 		return err
 	})
 	return d, err
+}
+
+// sameFile reports whether two paths are of one file.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(x, y)
 }

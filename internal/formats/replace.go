@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+
+	"github.com/gotach/profiler/internal/files"
 )
 
 // Replace writes a file that appears when it is complete. It is private to its owner, or has the permissions of the
@@ -15,6 +17,9 @@ import (
 // was there before. If the process is killed, Linux leaves nothing; other systems, and file systems such as NFS, leave
 // a hidden file. The writer is an *os.File.
 func Replace(out string, write func(io.Writer) error) (err error) {
+	if fi, err := os.Lstat(out); err == nil && fi.Mode()&fs.ModeSymlink != 0 && !files.TrustedOwner(fi) {
+		return errors.New("the symbolic link belongs to another user and is not followed")
+	}
 	if real, err := filepath.EvalSymlinks(out); err == nil {
 		out = real
 	}
