@@ -191,7 +191,7 @@ func TestFarEndsReused(t *testing.T) {
 				for n := 0; !stop.Load(); n++ {
 					c, err := net.Dial("tcp", l.Addr().String())
 					if err != nil {
-						break
+						continue // on a busy machine the kernel may have no port, or reset the connection
 					}
 					c.(*net.TCPConn).SetLinger(0) // its port is free at once
 					switch i {
