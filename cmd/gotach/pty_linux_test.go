@@ -109,7 +109,8 @@ func TestPrintedTerminal(t *testing.T) {
 			t.Errorf("%q: colours: %v", args, colours)
 		}
 	}
-	for what, want := range map[string]string{tach: "owned", "http://" + hostileServer(t) + "/" + evil: "it is no valid URL"} {
+	server := "http://" + hostileServer(t) + "/"
+	for what, want := range map[string]string{tach: "owned", server: "owned", server + evil: "it is no valid URL"} {
 		p := newPTY(t, 100, 40, "top", what)
 		if what == tach {
 			p.await(t, "main.")
