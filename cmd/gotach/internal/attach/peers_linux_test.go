@@ -46,10 +46,11 @@ func TestPeerDebian(t *testing.T) {
 			"--advertise-client-urls=http://127.0.0.1:19191", "--listen-peer-urls=http://127.0.0.1:19192"}, 20},
 		{"nats-server", "nats-server", "19193", []string{"-a", "127.0.0.1", "-p", "19194", "--profile", "19193"}, 5},
 		{"caddy", "caddy", "2019", []string{"run"}, 3},
+		{"syncthing", "syncthing", "19195", []string{"serve", "--no-browser", "--home=syncthing", "--gui-address=127.0.0.1:19196"}, 30},
 	} {
 		t.Run(s.program, func(t *testing.T) {
 			cmd := exec.Command(testenv.Command(t, s.program, "apt-get install "+s.install), s.args...)
-			cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "STPROFILER=127.0.0.1:19195", "STMONITORED=yes") // one process
 			testenv.OK(t, cmd.Start())
 			defer func() {
 				_ = cmd.Process.Kill()
