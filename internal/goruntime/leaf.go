@@ -10,5 +10,5 @@ type LeafState uint8
 const (
 	LeafFramed LeafState = iota // in the chain
 	LeafAtSP                    // at SP (or in LR)
-	LeafAtSP1                   // in the word after SP
+	LeafAtSP1                   // in the word after SP (or at SP)
 )

@@ -12,12 +12,19 @@ import "github.com/gotach/profiler/internal/mem"
 //	910...ff  ADD $n, RSP
 //	d65f03c0  RET
 //
-// Before and after that, LR is the return address.
+// Before and after that, LR is the return address. If the frame is small, it loads R29, and then LR while it moves SP; between the two
+// the return address is still at SP:
+//
+//	f85f83fd  MOVD -8(RSP), R29
+//	f84...fe  MOVD.P n(RSP), R30
+//	d65f03c0  RET
 func ReadLeaf(pc uintptr, delta int32) LeafState {
 	code := mem.Load32(pc)
 	switch {
 	case delta == 0, code == 0xd65f03c0:
 		return LeafAtSP
+	case code&0xffe00fff == 0xf84007fe && mem.Load32(pc+4) == 0xd65f03c0:
+		return LeafAtSP1
 	case code&0xff8003ff == 0x910003ff && mem.Load32(pc+4) == 0xd65f03c0:
 		return LeafAtSP
 	}
