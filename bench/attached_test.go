@@ -21,8 +21,8 @@ import (
 )
 
 // attachedPrograms are those of testdata/causes that are recorded from outside and from inside at once.
-var attachedPrograms = []string{"lock-fsync", "pool-sql", "busy-server", "balanced-pipeline", "chat-hub", "leak-senders", "straggler-group",
-	"rwmutex-writer", "gc-pressure", "semaphore"}
+var attachedPrograms = []string{"pool-sql", "rwmutex-writer", "lock-fsync", "busy-server", "balanced-pipeline", "chat-hub", "leak-senders",
+	"straggler-group", "gc-pressure", "semaphore"}
 
 // TestMeasureAttached compares a recording from outside with the program's own profile of the same seconds: by how many points of all
 // goroutine time the time of a function, of a state or of a label differs at most, and by how many percent the CPU time is off the
