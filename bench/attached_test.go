@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
@@ -37,11 +36,11 @@ func TestMeasureAttached(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			judge.AtMost(t, c.name+", from outside", "points, or half percent of CPU time", bound, func() float64 {
 				dir := t.TempDir()
-				outside := filepath.Join(dir, "outside.tach")
+				inside, outside := filepath.Join(dir, "inside.tach"), filepath.Join(dir, "outside.tach")
 				cmd := exec.Command(filepath.Join(bin, c.name), "-d", "8s")
-				cmd.Env = append(os.Environ(), "PROFILE_OUT="+filepath.Join(dir, "inside.tach"), "PROFILE_BUDGET=10")
+				cmd.Env = append(os.Environ(), "PROFILE_OUT="+inside, "PROFILE_BUDGET=10")
 				testenv.OK(t, cmd.Start())
-				time.Sleep(time.Second)
+				testenv.Await(func() bool { _, err := os.Stat(inside); return err == nil }) // its session has begun
 				before := cpuOf(t, cmd.Process.Pid)
 				out, err := exec.Command(gotach, "record", fmt.Sprint(cmd.Process.Pid), "-d", "5s", "--interval", "1ms", "--budget", "50", "-o", outside).CombinedOutput()
 				if err != nil {
@@ -50,7 +49,7 @@ func TestMeasureAttached(t *testing.T) {
 				cpu := cpuOf(t, cmd.Process.Pid) - before
 				testenv.OK(t, cmd.Wait())
 				from, to := window(t, outside)
-				a, b := timesOf(t, outside, from, to), timesOf(t, filepath.Join(dir, "inside.tach"), from, to)
+				a, b := timesOf(t, outside, from, to), timesOf(t, inside, from, to)
 				points, what := 0.0, ""
 				for _, m := range []map[string]float64{a.of, b.of} {
 					for key := range m {

@@ -25,6 +25,7 @@ type core struct {
 }
 
 // OpenCore finds the goroutines of a core file, whose process ran an executable. exe may be "": then it is the file that the core names.
+// Both files stay open.
 func OpenCore(path, exe string) (*Process, error) {
 	file, _, err := files.Open(path)
 	if err != nil {

@@ -6,6 +6,7 @@
 // # Files
 //
 //   - process.go opens a process
+//   - core.go opens what a process has left when it ended
 //   - record.go samples a process to a file
 //   - files.go begins files and finishes them
 //   - rest.go says when goroutines that do not run are looked at, and have samples
