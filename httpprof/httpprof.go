@@ -239,7 +239,7 @@ func (q query) coming(ctx context.Context, dir, result string, opts []profiler.O
 	if err == nil {
 		err = converting.do(ctx, func() error {
 			path, err := v.excerpt(ctx, dir)
-			return cmp.Or(err, q.convert(ctx, path, result))
+			return cmp.Or(err, q.convert(ctx, path, result, !v.sole))
 		})
 	}
 	return errors.Join(err, v.leave())
@@ -269,13 +269,17 @@ func (q query) past(ctx context.Context, dir, result string) error {
 		if q.at > 0 {
 			return stacks(ctx, path, result, start.Add(begin.Sub(start)-q.at))
 		}
-		return q.convert(ctx, path, result)
+		return q.convert(ctx, path, result, true)
 	})
 }
 
-// convert writes the profile at path to result, in the format that was asked for.
-func (q query) convert(ctx context.Context, path, result string) error {
-	o := formats.Options{Context: ctx}
+// convert writes the profile at path to result, in the format that was asked for. An excerpt is a whole file already, of this request alone.
+func (q query) convert(ctx context.Context, path, result string, excerpt bool) error {
+	if excerpt && q.format.Name == "tach" {
+		return os.Rename(path, result)
+	}
+	pause := formats.Pace()
+	o := formats.Options{Context: ctx, Progress: func(uint64, uint64) { pause() }}
 	in, err := formats.Open(path, o)
 	if err != nil {
 		return err

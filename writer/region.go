@@ -3,6 +3,7 @@ package writer
 import (
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
@@ -76,9 +77,6 @@ func (r *region) begin(f io.Writer) {
 	if cap(r.buf) == 0 {
 		r.buf = make([]byte, 0, bufferSize)
 	}
-	if r.zw != nil {
-		r.zw.Reset((*sink)(r))
-	}
 	r.mark()
 }
 
@@ -95,7 +93,7 @@ func (r *region) flush() {
 	if r.err == nil {
 		if r.zw == nil {
 			_, r.err = (*sink)(r).Write(r.buf)
-		} else if _, r.err = r.zw.Write(r.buf); r.err == nil {
+		} else if r.err = r.compress(); r.err == nil {
 			r.err = r.zw.Flush()
 		}
 		if r.err == nil {
@@ -107,6 +105,15 @@ func (r *region) flush() {
 		}
 	}
 	r.buf = r.buf[:0]
+}
+
+// compress gives the buffer to the encoder. The encoder gets its memory, some MB, when it has something to compress: a short region needs none.
+func (r *region) compress() error {
+	if r.raw == 0 {
+		r.zw.Reset((*sink)(r))
+	}
+	_, err := r.zw.Write(r.buf)
+	return err
 }
 
 // resume goes back to the last point before an error. The records after that point are
@@ -163,7 +170,7 @@ func (r *region) finish() error {
 	case r.raw == 0 && len(r.buf) <= shortRegion:
 		r.err = r.finishShort()
 	default:
-		if _, r.err = r.zw.Write(r.buf); r.err == nil {
+		if r.err = r.compress(); r.err == nil {
 			r.err = r.zw.Close()
 		}
 	}
@@ -175,19 +182,26 @@ func (r *region) finish() error {
 	return r.err
 }
 
+// shortEncoders are those of [region.finishShort]. Each has 5 MB, and a handler that sends profiles may write ten files a second.
+var shortEncoders sync.Pool // of *zstd.Encoder
+
 // finishShort writes a region that is completely in the buffer, with the better compression
 // level. This takes about a millisecond once per file. With so little data the default
 // level's result is an eighth larger than that of zstd's level 5.
-func (r *region) finishShort() error {
-	zw, err := wire.NewEncoder(1)
-	if err != nil {
-		return err
+func (r *region) finishShort() (err error) {
+	zw, _ := shortEncoders.Get().(*zstd.Encoder)
+	if zw == nil {
+		if zw, err = wire.NewEncoder(1); err != nil {
+			return err
+		}
 	}
 	zw.Reset((*sink)(r))
-	if _, err := zw.Write(r.buf); err != nil {
-		return err
+	if _, err = zw.Write(r.buf); err == nil {
+		err = zw.Close()
 	}
-	return zw.Close()
+	zw.Reset(nil) // r is not held
+	shortEncoders.Put(zw)
+	return err
 }
 
 // cut goes back to a point and returns the bytes that end the region there.

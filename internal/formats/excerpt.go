@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"time"
 
@@ -135,16 +134,16 @@ func (e *excerpt) open(files []string) error {
 // add adds the samples and the facts of one file.
 func (e *excerpt) add(r *reader.Reader) error {
 	remap := frames.Remap{From: r.Frames(), To: e.w}
-	n := 0
+	n, pause := 0, Pace()
 	for s, err := range r.Samples() {
 		if err != nil {
 			return err
 		}
-		if n++; n%1024 == 0 {
+		if n++; n%256 == 0 {
 			if e.ctx.Err() != nil {
 				return context.Cause(e.ctx)
 			}
-			runtime.Gosched() // it is part of a service, whose goroutines should not wait for a whole time slice
+			pause()
 		}
 		if err := e.sample(s, &remap); err != nil {
 			return err
