@@ -58,7 +58,8 @@ const defaultSeconds = 30
 // 64 MB at most, which take a second or two of one core; a session that runs for long should
 // rotate them (profiler.RotateEvery, PROFILE_ROTATE). Such a profile has no statistics of the session.
 //
-// Profiles are converted one at a time. A client that reads slowly delays no other.
+// Profiles are converted one at a time, and a conversion sleeps for half of the time, so that the program's own requests get a core.
+// A client that reads slowly delays no other.
 //
 // The status is 400 for a bad parameter, for a duration that exceeds the server's
 // WriteTimeout, and for a format that is a directory of files. It is 503 if last asks for a time that is not available,

@@ -127,7 +127,7 @@ func (p *Process) Record(ctx context.Context, path string, o Options) (*Recordin
 	var err error
 	if o.noPerf {
 		r.NoPerf = deniedPerf(unix.EACCES)
-	} else if r.perf, err = openPerf(p.PID, min(o.Interval, maxPeriod)); err == nil {
+	} else if r.perf, err = openPerf(p.PID); err == nil {
 		defer r.perf.close()
 	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		r.NoPerf = deniedPerf(err)
