@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -18,8 +19,7 @@ import (
 type farEnd struct{ kind, name string }
 
 // describeDescriptor says what a file descriptor is. Its kind is "" if that is not known, as that of a connection which is not
-// made yet. For a connection to a port in listening, it names the port and the peer without its port, which differs with each
-// connection. port is the local one, 0 if there is none.
+// made yet. listening is that of objects.Connection. port is the local one, 0 if there is none.
 func describeDescriptor(fd int, listening map[uint16]bool) (end farEnd, port uint16) {
 	local, e := socketName(unix.SYS_GETSOCKNAME, fd)
 	if e == unix.ENOTSOCK {
@@ -47,15 +47,7 @@ func describeDescriptor(fd int, listening map[uint16]bool) (end farEnd, port uin
 		return farEnd{}, 0
 	}
 	_, to, _ := socketAddress(peer, kind)
-	switch {
-	case to == "" && at == "":
-		return farEnd{tachyon.ObjectConnection, network}, 0 // a pair of Unix sockets
-	case to == "": // of Unix sockets only the one that is dialed has a name
-		return farEnd{tachyon.ObjectConnection, network + " " + at + " from a client"}, 0
-	case network == "tcp" && listening[port]:
-		return farEnd{tachyon.ObjectConnection, network + " :" + strconv.Itoa(int(port)) + " from " + to[:strings.LastIndexByte(to, ':')]}, port
-	}
-	return farEnd{tachyon.ObjectConnection, network + " " + to}, port
+	return farEnd{tachyon.ObjectConnection, objects.Connection(network, at, to, port, listening)}, port
 }
 
 // accepts reports whether a descriptor is a socket that accepts connections.
@@ -179,19 +171,10 @@ func ipv6(b [16]byte, zone uint32) string {
 
 // describeFile says what a descriptor is that is no socket.
 func describeFile(fd int) farEnd {
-	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return farEnd{}
 	}
-	kind, what, ok := strings.Cut(name, ":") // pipe:[4711]
-	what = strings.TrimSuffix(strings.TrimPrefix(what, "["), "]")
-	switch {
-	case ok && kind == "pipe":
-		return farEnd{tachyon.ObjectPipe, "pipe " + what}
-	case ok && kind == "anon_inode":
-		return farEnd{tachyon.ObjectFile, what} // such as eventfd
-	case strings.HasPrefix(name, "/"):
-		return farEnd{tachyon.ObjectFile, "file " + name}
-	}
-	return farEnd{}
+	kind, name := objects.File(link)
+	return farEnd{kind, name}
 }

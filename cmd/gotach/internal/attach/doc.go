@@ -16,6 +16,8 @@
 //   - session.go describes the program and the cost
 //   - goroutines.go reads goroutines, and notices those that moved meanwhile
 //   - objects.go reads what goroutines wait for
+//   - farends.go finds the descriptors that goroutines wait for
+//   - sockets.go names those that are sockets
 //   - labels.go reads the labels of runtime/pprof
 //   - unwind.go finds the calls of a stack
 //   - functions.go has names and lines of a program's code

@@ -174,6 +174,9 @@ type walk struct {
 	pcs   []uint64 // its calls; nil: it runs
 
 	objects []uint64 // addresses of what it waits for
+
+	poll        uint64      // address of its pollDesc if it is in [IO wait]; 0: not known
+	asked, file *descriptor // what was found of it; the latter counts
 }
 
 // mostCalls bounds the calls of all goroutines together: many of them may have the same memory as stack. A label counts as several.
@@ -244,6 +247,9 @@ func (p *Process) walks(list []walk) error {
 					switch {
 					case end == whole:
 						w.pcs, w.ok = pcs, true
+						if p.ends != nil && p.polls(&w.head) {
+							w.poll = p.pollDesc(r.gs[w.index], stack)
+						}
 						if calls += len(pcs); calls > cmp.Or(p.most, mostCalls) {
 							return errCalls
 						}

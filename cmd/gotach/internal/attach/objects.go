@@ -98,8 +98,11 @@ func (r *recorder) capacity(w objects.Waiter, channel uint64) int64 {
 
 // waitsFor notes what a goroutine waits for, and returns its stack with the number of that.
 func (r *recorder) waitsFor(k *known, w *walk, s *stack) []uint32 {
-	k.plain, k.objects, k.numbers = s, w.objects, r.objects.Numbers
-	if len(w.objects) == 0 {
+	k.plain, k.objects, k.file, k.numbers = s, w.objects, w.file, r.objects.Numbers
+	switch {
+	case k.file != nil:
+		return r.numbered(k, r.farEnd(k.file))
+	case len(w.objects) == 0:
 		return r.numbered(k, nil)
 	}
 	kind := objects.Kind(r.program.layout.WaitKind(int(w.head.reason)).Kind, s.rwMutex)

@@ -23,6 +23,7 @@ type Process struct {
 	memory
 	program *program
 	roster  roster
+	ends    *farEnds        // nil: they are not looked for
 	threads map[uint64]regs // of a core, by thread id; nil: it is a process
 	most    int             // for tests: instead of mostCalls
 }

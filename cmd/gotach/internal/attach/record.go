@@ -92,9 +92,10 @@ type recorder struct {
 type known struct {
 	motion
 	live        bool
-	stack       []uint32 // with the number of its object
-	plain       *stack   // without it
-	objects     []uint64 // addresses of what it waits for
+	stack       []uint32    // with the number of its object
+	plain       *stack      // without it
+	objects     []uint64    // addresses of what it waits for
+	file        *descriptor // the same of [IO wait]
 	object      *objects.Object
 	numbers     int32 // of objects when its number was looked up
 	status      tachyon.Status
@@ -308,6 +309,7 @@ func (r *recorder) readAll() error {
 	}
 	r.objectsOf(r.walks)
 	r.objects.Turn(r.now, r.collections())
+	r.farEndsOf(r.walks)
 	for i := range r.walks {
 		w := &r.walks[i]
 		k := r.list[w.index]
@@ -339,7 +341,7 @@ func (r *recorder) runs(k *known, h *head) {
 	same := k.runs && k.motion == h.motion
 	k.motion, k.since = h.motion, r.now
 	if r.perf == nil {
-		k.stack, k.status, k.plain, k.objects, k.object = stack, status, nil, nil, nil
+		k.stack, k.status, k.plain, k.objects, k.file, k.object = stack, status, nil, nil, nil, nil
 		r.emit(k, status|r.onCPU(k))
 		return
 	}

@@ -56,6 +56,10 @@ func (r *recorder) rests(i int) {
 		k.numbers = r.objects.Numbers
 		r.renumber(k) // others have waited for the same since
 	}
+	if k.file != nil && k.object == nil {
+		r.wants(k.file)
+		k.stack = r.numbered(k, r.farEnd(k.file)) // it may have a name since
+	}
 	r.emit(k, k.status)
 	every := min(max(r.now-k.since, firstBeat), lastBeat)
 	k.beat = r.now + every - every*time.Duration(i/block%phases)/(4*phases)

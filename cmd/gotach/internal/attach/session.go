@@ -31,7 +31,9 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	}
 	s.Host, _ = os.Hostname()
 	s.ObjectsUnnamed = r.unnamed
-	s.FarEndsUnknown, s.Objects = "it was recorded from outside", tachyon.AllObjects
+	if s.Objects = tachyon.AllObjects; r.ends == nil {
+		s.FarEndsUnknown = "Go 1.20 and older do not count the uses of a descriptor"
+	}
 	if !r.program.layout.Semaphores {
 		s.Objects = tachyon.OnlyChannels
 	}

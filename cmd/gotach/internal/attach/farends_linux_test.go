@@ -1,0 +1,163 @@
+//go:build amd64 || arm64
+
+package attach
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// A recording from outside has the right connection, listener or pipe at each goroutine, with the name that the program's own profile has of it, and none
+// that is another's.
+func TestFarEnds(t *testing.T) {
+	dir := t.TempDir()
+	program, inside, outside := filepath.Join(dir, "farends"), filepath.Join(dir, "inside.tach"), filepath.Join(dir, "outside.tach")
+	if out, err := exec.Command("go", "build", "-o", program, "./testdata/farends").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(program, inside)
+	cmd.Stderr = os.Stderr
+	in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
+	testenv.OK(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	want := map[string]string{}
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != ""; {
+		name, end, _ := strings.Cut(lines.Text(), " ")
+		want[name] = end
+	}
+	recordTo(t, &target{pid: cmd.Process.Pid}, outside, 400, func(stop func()) { stop() })
+	testenv.OK(t, in.Close())
+	testenv.OK(t, cmd.Wait())
+	got := farEndsIn(t, outside)
+	t.Logf("%d of 2 that are short have a name", len(got)-9)
+	for _, short := range []string{"first", "second"} { // their connections may have been closed too soon
+		if got[short] == "" {
+			got[short] = want[short]
+		}
+	}
+	if len(want) != 11 || !maps.Equal(got, want) {
+		t.Errorf("from outside:\n%q\nwant\n%q", got, want)
+	}
+	want["dialedUnix"] = strings.Replace(want["listensUnix"], "listener", "connection", 1) // the kernel's tables do not have it
+	for name, end := range farEndsIn(t, inside) {
+		if end != want[name] {
+			t.Errorf("%s, from inside: %q, want %q", name, end, want[name])
+		}
+	}
+}
+
+// farEndsIn returns what goroutines waited for in a profile, by their functions. If it is several things, it has them all.
+func farEndsIn(t *testing.T, path string) map[string]string {
+	f := testenv.Must(reader.Open(path))
+	defer f.Close()
+	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true}))
+	objects := testenv.Must(src.Objects())
+	ends := map[string]string{}
+	for s, err := range src.Samples() {
+		testenv.OK(t, err)
+		stack := src.AppendStack(nil, s.Stack)
+		leaf := src.Frames()[stack[0]]
+		x, ok := objects[leaf.Line]
+		if leaf.Func != "["+goruntime.IOWait+"]" || !ok {
+			continue
+		}
+		for _, id := range stack {
+			name, ours := strings.CutPrefix(src.Frames()[id].Func, "main.")
+			switch end := x.Kind + " " + x.Name; {
+			case !ours || name == "read" || name == "dials" || name == "serve" || name == "main":
+			case ends[name] == "":
+				ends[name] = end
+			case !strings.Contains(ends[name], end):
+				ends[name] += ", " + end
+			}
+		}
+	}
+	return ends
+}
+
+// Tables are read as the kernel writes them, and rows that are none, or that a path makes, give no name.
+func TestReadTable(t *testing.T) {
+	const tail = " 00000000:00000000 00:00000000 00000000     0        0 7 1 000000003d6ab01a 100 0 0 10 0"
+	const v6 = "B80D0120000000000000000001000000:1F90"
+	inet := func(at, to, state string) string { return "   0: " + at + " " + to + " " + state + tail + "\n" }
+	row := func(flags, kind, state, rest string) string {
+		return "000000006a8e34cf: 00000002 00000000 " + flags + " " + kind + " " + state + rest + "\n"
+	}
+	listening := row("00010000", "0001", "01", "     8 /a b")
+	const unknown = "unknown"
+	for _, tt := range []struct{ name, table, rows, want string }{
+		{"a listener", "tcp", inet("0100007F:1F90", "00000000:0000", "0A"), "listens tcp 127.0.0.1:8080 < :0"},
+		{"of every address", "tcp6", inet(strings.Repeat("0", 32)+":1F90", strings.Repeat("0", 32)+":0000", "0A"), "listens tcp :8080 < :0"},
+		{"a connection", "tcp", inet("0100007F:1F90", "0403020A:1538", "01"), "tcp 127.0.0.1:8080 < 10.2.3.4:5432"},
+		{"half closed", "tcp", inet("0100007F:1F90", "0403020A:1538", "08"), "tcp 127.0.0.1:8080 < 10.2.3.4:5432"},
+		{"IPv6", "tcp6", inet(v6, v6, "01"), "tcp [2001:db8::1]:8080 < [2001:db8::1]:8080"},
+		{"IPv4 as IPv6", "tcp6", inet(v6, "0000000000000000FFFF00000403020A:0050", "01"), "tcp [2001:db8::1]:8080 < 10.2.3.4:80"},
+		{"a zone", "tcp6", inet(v6, "000080FE000000000000000001000000:0050", "01"), unknown},
+		{"is being made", "tcp", inet("0100007F:1F90", "0403020A:1538", "02"), unknown},
+		{"closed", "tcp", inet("0100007F:1F90", "00000000:0000", "07"), unknown},
+		{"datagrams of all", "udp", inet("0100007F:1F90", "00000000:0000", "07"), "listens udp 127.0.0.1:8080 < :0"},
+		{"datagrams", "udp", inet("0100007F:1F90", "0100007F:0001", "01"), "udp 127.0.0.1:8080 < 127.0.0.1:1"},
+		{"two rows", "tcp", inet("0100007F:1F90", "0403020A:1538", "01") + inet("0100007F:1F90", "0403020A:1539", "01"), unknown},
+		{"a row twice", "tcp", strings.Repeat(inet("0100007F:1F90", "0403020A:1538", "01"), 2), "tcp 127.0.0.1:8080 < 10.2.3.4:5432"},
+		{"short", "tcp", "   0: 0100007F:1F90 0403020A:1538 01\n", ""},
+		{"cut", "tcp", strings.TrimSuffix(inet("0100007F:1F90", "0403020A:1538", "01"), " 7 1 000000003d6ab01a 100 0 0 10 0\n"), ""},
+		{"no address", "tcp", inet("0100007F", "0403020A:1538", "01"), ""},
+		{"no hexadecimal", "tcp", inet("0100007G:1F90", "0403020A:1538", "01"), ""},
+		{"an odd address", "tcp", inet("0100007:1F90", "0403020A:1538", "01"), ""},
+		{"a long address", "tcp", inet("0100007F0100007F:1F90", "0403020A:1538", "01"), ""},
+		{"no bytes", "tcp", inet(":1F90", "0403020A:1538", "01"), ""},
+		{"a large port", "tcp", inet("0100007F:11F90", "0403020A:1538", "01"), ""},
+		{"a sign", "tcp", inet("0100007F:+F90", "0403020A:1538", "01"), ""},
+		{"a large state", "tcp", inet("0100007F:1F90", "0403020A:1538", "101"), ""},
+		{"an endless line", "tcp", strings.Repeat("x", 1<<16) + "\n" + inet("0100007F:1F90", "0403020A:1538", "01"), ""},
+		{"another inode", "tcp", strings.Replace(inet("0100007F:1F90", "0403020A:1538", "01"), " 7 1 ", " 77 1 ", 1), ""},
+		{"a Unix socket", "unix", row("00010000", "0001", "01", "     7 /a b"), "listens unix /a b < "},
+		{"accepted", "unix", listening + row("00000000", "0001", "03", "     7 /a b"), "unix /a b < "},
+		{"accepted before", "unix", row("00000000", "0001", "03", "     7 /a b") + listening, "unix /a b < "},
+		{"bound and dialed", "unix", listening + row("00000000", "0001", "03", "     7 /c"), unknown},
+		{"dialed", "unix", listening + row("00000000", "0001", "03", "     7"), unknown},
+		{"abstract", "unix", row("00010000", "0001", "01", "     7 @a"), "listens unix @a < "},
+		{"Unix datagrams", "unix", row("00000000", "0002", "01", "     7 /a"), "listens unix /a < "},
+		{"a line end in the path", "unix", row("00010000", "0001", "01", "     7 /a\nb"), unknown},
+		{"a row in another's path", "unix", row("00010000", "0001", "01", "     7 /a") + row("00010000", "0001", "01", "     9 /c\n"+strings.TrimSuffix(row("00010000", "0001", "01", "     7 /b"), "\n")), unknown},
+		{"no number", "unix", row("00010000", "0001", "01", "     -7 /a"), ""},
+		{"nothing", "unix", "\n\n \n:\n", ""},
+	} {
+		found, got := map[uint64]socket{}, ""
+		readTable(tt.table, strings.NewReader("  sl  title\n"+tt.rows), map[uint64]bool{0: true, 7: true}, found)
+		if s, ok := found[7]; ok && s.unnamed {
+			got = unknown
+		} else if ok {
+			if got = s.network + " " + s.at + " < " + s.to; s.listens {
+				got = "listens " + got
+			}
+		}
+		if _, zero := found[0]; got != tt.want && !(tt.want == unknown && got == "") || zero {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0")) // and as this kernel writes them
+	defer l.Close()
+	raw := testenv.Must(l.(*net.TCPListener).SyscallConn())
+	var link string
+	testenv.OK(t, raw.Control(func(fd uintptr) { link = testenv.Must(os.Readlink(fmt.Sprint("/proc/self/fd/", fd))) }))
+	found := map[uint64]socket{}
+	f := testenv.Must(os.Open("/proc/self/net/tcp"))
+	defer f.Close()
+	readTable("tcp", f, map[uint64]bool{inodeOf(link): true}, found)
+	if s := found[inodeOf(link)]; !s.listens || s.at != l.Addr().String() {
+		t.Errorf("%s: %+v, want %s", link, s, l.Addr())
+	}
+}

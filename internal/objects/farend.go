@@ -1,0 +1,37 @@
+package objects
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Connection names a connection with the local address at and the peer's address to, which are "" if there is none. For one to a port in listening, it
+// names the port and the peer without its port, which differs with each connection. port is the local one.
+func Connection(network, at, to string, port uint16, listening map[uint16]bool) string {
+	switch {
+	case to == "" && at == "":
+		return network // a pair of Unix sockets
+	case to == "": // of Unix sockets only the one that is dialed has a name
+		return network + " " + at + " from a client"
+	case network == "tcp" && listening[port]:
+		return network + " :" + strconv.Itoa(int(port)) + " from " + to[:strings.LastIndexByte(to, ':')]
+	}
+	return network + " " + to
+}
+
+// File says what a descriptor is that is no socket, given what its link in /proc/PID/fd says. The kind is "" if that is not known.
+func File(link string) (kind, name string) {
+	of, what, ok := strings.Cut(link, ":") // pipe:[4711]
+	what = strings.TrimSuffix(strings.TrimPrefix(what, "["), "]")
+	switch {
+	case ok && of == "pipe":
+		return tachyon.ObjectPipe, "pipe " + what
+	case ok && of == "anon_inode":
+		return tachyon.ObjectFile, what // such as eventfd
+	case strings.HasPrefix(link, "/"):
+		return tachyon.ObjectFile, "file " + link
+	}
+	return "", ""
+}
