@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/gotach/profiler"
@@ -100,7 +101,8 @@ func main() {
 	}
 	fmt.Println()
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	_, _ = r2, w
+	runtime.KeepAlive(r2) // the collector would close the other ends of the pipes
+	runtime.KeepAlive(w)
 }
 
 func must2(a, b string, err error) (string, string) { must(a, err); return a, b }
