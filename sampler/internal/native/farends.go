@@ -3,6 +3,7 @@
 package native
 
 import (
+	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/mem"
@@ -104,7 +105,7 @@ func (e *descriptors) ask(seqAt uintptr, seq uint64, fd int) (farEnd, bool) {
 	if mem.LoadAcquire(seqAt) != seq {
 		return farEnd{}, false
 	}
-	if end.kind == tachyon.ObjectListener && port != 0 {
+	if end.kind == tachyon.ObjectListener && port != 0 && strings.HasPrefix(end.name, "tcp ") { // UDP has ports of its own
 		e.listening[port] = true
 	}
 	return end, true

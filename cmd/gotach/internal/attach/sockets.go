@@ -70,8 +70,8 @@ func (r *recorder) nameSockets() {
 			_ = f.Close()
 		}
 	}
-	for inode, s := range found {
-		if s.listens && s.port != 0 && (e.pending[inode] != nil || s.network == "tcp") {
+	for _, s := range found {
+		if s.listens && s.port != 0 && s.network == "tcp" {
 			e.listening[s.port] = true
 		}
 	}
