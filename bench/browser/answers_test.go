@@ -155,13 +155,13 @@ func TestPeerPageKeep(t *testing.T) {
 		t.Errorf("%d pixels of the strip are marked", n)
 	}
 	p.press("#keep", `gotach.settings().keep === 'cache' && gotach.settings().query === ''`)
-	r := testenv.Must(report.NewProfile(testenv.Must(in.Open(report.Options{}.Stream())), report.Options{Apart: true}))
+	r := testenv.Must(report.NewProfile(testenv.Must(in.Open(report.Options{}.Stream())), report.Options{}))
 	want := testenv.Must(profile.New(r, profile.ReportOptions{By: profile.ByFunction, Focus: regexp.MustCompile("cache")}))
 	p.wait(`document.getElementById('functions').dataset.all === '` + fmt.Sprint(int64(want.Shown)) + `'`)
 	p.wait(`!gotach.boxes().some((b) => b.name === 'main.pause')`)
 	p.sets(escape, "keep", `""`)
 	// If the drawn part has nothing that the search finds, it moves to the first time that has.
-	q := open(t, pagetest.Write(t, page.Options{}, pagetest.Contended(t)), "#v=0.20000", 1280, 800)
+	q := open(t, pagetest.Write(t, page.Options{}, pagetest.Contended(t)), "#ap=1&v=0.20000", 1280, 800)
 	q.search("main.leak")
 	q.wait(`gotach.settings().view[0] === 39000 || gotach.settings().view[0] === 40000`)
 }

@@ -45,7 +45,7 @@ func TestPeerPageWhy(t *testing.T) {
 		}
 		p.press("[data-key=why0]", `gotach.settings().finding === 0 && gotach.settings().tab === 'leaks'`)
 		p.wait(`document.getElementById('flame-bar').textContent.includes(` + quote("Callers above, callees below: "+want[0].Function) + `)`)
-		if got := p.text("#why [role=status]"); !strings.HasPrefix(got, "Selected: goroutines of sync.(*WaitGroup).Go  waitgroup.go:238, callers and callees of "+want[0].Function+", the table “Leaks”.") {
+		if got := p.text("#why [role=status]"); !strings.HasPrefix(got, "Selected: goroutines of sync.(*WaitGroup).Go  waitgroup.go:238, callers and callees of "+want[0].Function+", what is set apart too, the table “Leaks”.") {
 			t.Errorf("what is selected is said so: %s", got)
 		}
 		p.sets(escape, "finding", "-1")

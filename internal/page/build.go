@@ -66,6 +66,8 @@ type record struct {
 	row     uint32 // of the overview
 	idle    bool
 	rests   bool // the goroutine waits there in the whole session
+	apart   bool
+	place   uint32
 	samples int64
 	rest    time.Duration // time that is at no moment of the session
 	latency time.Duration // its share of the time on the clock, of the whole session
@@ -122,24 +124,24 @@ func (b *builder) read(in Input) error {
 	if s := src.Metadata().Session; s != nil && s.Duration > 0 {
 		b.widen(uint64(s.Duration.Microseconds()))
 	}
-	p, kind, err := report.NewProfileEach(src, report.Options{Idle: true, Apart: true, Source: b.o.Source}, r.add)
+	all, err := report.ReadAll(src, report.Options{Source: b.o.Source}, r.add)
 	if err != nil {
 		return err
 	}
 	for i := range b.records {
 		if x := &b.records[i]; x.side == r.side {
-			x.idle, x.rests = kind(x.key)
+			x.idle, x.rests, x.apart = all.Kind(x.key, x.place)
 		}
 	}
-	b.overview.settle(r.side, func(key idle.Key) bool { idle, _ := kind(key); return idle })
+	b.overview.settle(r.side, all)
 	if b.o.noLatency {
-		return b.side(in, p, r)
+		return b.side(in, all.Profile, r)
 	}
 	again := &reading{builder: b, side: r.side, src: src, start: r.start, groups: report.NewGroups(src), some: true}
-	if _, _, err = report.NewProfileEach(src, report.Options{Weight: "latency", Apart: true, Source: b.o.Source}, again.addLatency); err != nil {
+	if err = all.Latency(again.addLatency); err != nil {
 		return err
 	}
-	return b.side(in, p, r)
+	return b.side(in, all.Profile, r)
 }
 
 // side adds the side that was read.
@@ -180,8 +182,8 @@ func after(end uint64) uint64 {
 }
 
 // add adds a sample.
-func (r *reading) add(s *stream.Sample, key idle.Key) {
-	n := r.record(s, key)
+func (r *reading) add(s *stream.Sample, key idle.Key, place uint32) {
+	n := r.record(s, key, place)
 	x := &r.records[n]
 	if s.NotSeen {
 		x.rest += s.Wall
@@ -224,7 +226,7 @@ func (r *reading) countTicks() {
 
 // addLatency adds a sample whose weight is its share of the time on the clock.
 func (r *reading) addLatency(s *stream.Sample, key idle.Key) {
-	n := r.record(s, key)
+	n := r.record(s, key, 0)
 	r.records[n].latency += s.Wall
 }
 
@@ -255,7 +257,7 @@ func (b *builder) double() {
 }
 
 // record returns the number of a sample's record.
-func (r *reading) record(s *stream.Sample, key idle.Key) uint32 {
+func (r *reading) record(s *stream.Sample, key idle.Key, place uint32) uint32 {
 	status := s.Status &^ tachyon.Moved
 	var last *lately
 	if !s.NotSeen && !r.some {
@@ -289,7 +291,7 @@ func (r *reading) record(s *stream.Sample, key idle.Key) uint32 {
 	if !ok {
 		n = uint32(len(r.records))
 		r.numbers[k] = n
-		r.records = append(r.records, record{recordKey: k, first: n, row: r.overview.row(overviewKey{k.side, k.state, k.key})})
+		r.records = append(r.records, record{recordKey: k, first: n, place: place, row: r.overview.row(overviewKey{k.side, k.state, k.key, place})})
 	}
 	if last != nil {
 		last.stack, last.status, last.key, last.known, last.record = s.Stack, status, key, true, n

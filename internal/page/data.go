@@ -45,14 +45,15 @@ type Side struct {
 	To       uint64        `json:"to_us"`
 	Duration time.Duration `json:"duration_ns"`
 
-	Samples    int64         `json:"samples"`
-	Goroutines int           `json:"goroutines"`
-	Total      time.Duration `json:"total_ns"`
-	CPU        time.Duration `json:"cpu_ns"`
-	NoCore     time.Duration `json:"no_core_ns"`
-	Idle       time.Duration `json:"idle_ns"`
-	Facts      []Fact        `json:"facts"` // about the recording
-	Ticks      *Ticks        `json:"ticks,omitempty"`
+	Samples    int64           `json:"samples"`
+	Goroutines int             `json:"goroutines"`
+	Total      time.Duration   `json:"total_ns"`
+	CPU        time.Duration   `json:"cpu_ns"`
+	NoCore     time.Duration   `json:"no_core_ns"`
+	Idle       time.Duration   `json:"idle_ns"`
+	Apart      []profile.Apart `json:"apart,omitempty"`
+	Facts      []Fact          `json:"facts"` // about the recording
+	Ticks      *Ticks          `json:"ticks,omitempty"`
 }
 
 // A Fact is something to know about a recording, such as {"Go", "go1.26.8 linux/amd64"}.
@@ -69,7 +70,7 @@ func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 	}
 	s := Side{
 		Name: in.Name, Program: p.Program, Start: p.Start, Duration: p.Duration, Samples: r.Samples, Goroutines: r.Goroutines,
-		Total: r.Total, CPU: r.TotalCPU, NoCore: r.NoCore, Idle: r.Idle, Facts: []Fact{},
+		Total: r.Total, CPU: r.TotalCPU, NoCore: r.NoCore, Idle: r.Idle, Apart: r.Apart, Facts: []Fact{},
 	}
 	if p.Metadata == nil || p.Metadata.Session == nil {
 		return s, nil
@@ -187,13 +188,13 @@ func (b *builder) leftOut() []string {
 // merge adds records up that differ only in their keys, and puts all in order.
 func (b *builder) merge() {
 	slices.SortFunc(b.records, func(x, y record) int {
-		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.side, y.side), cmp.Compare(x.group, y.group), cmp.Compare(x.state, y.state), cmp.Compare(number(x.idle), number(y.idle)), cmp.Compare(number(x.rests), number(y.rests)))
+		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.side, y.side), cmp.Compare(x.group, y.group), cmp.Compare(x.state, y.state), cmp.Compare(number(x.idle), number(y.idle)), cmp.Compare(number(x.rests), number(y.rests)), cmp.Compare(number(x.apart), number(y.apart)))
 	})
 	b.number = make([]uint32, len(b.records))
 	out := b.records[:0]
 	for _, r := range b.records {
 		r.key = 0
-		if n := len(out); n > 0 && out[n-1].recordKey == r.recordKey && out[n-1].idle == r.idle && out[n-1].rests == r.rests {
+		if n := len(out); n > 0 && out[n-1].recordKey == r.recordKey && out[n-1].idle == r.idle && out[n-1].rests == r.rests && out[n-1].apart == r.apart {
 			last := &out[n-1]
 			b.number[r.first] = uint32(n - 1)
 			last.samples += r.samples
@@ -266,14 +267,14 @@ func (b *builder) core() (Piece, error) {
 
 // columns returns the records. Times are in µs, apart from what is left to the nanosecond.
 func (b *builder) columns() []column {
-	var nodes, sides, groups, states, idle, rests, samples, latency, rest, restNano, counts, steps, diffs, parts []int64
+	var nodes, sides, groups, states, idle, rests, apart, samples, latency, rest, restNano, counts, steps, diffs, parts []int64
 	last := int64(0)
 	for i := range b.records {
 		r := &b.records[i]
 		nodes, last = append(nodes, int64(r.node)-last), int64(r.node)
 		sides, groups, states = append(sides, int64(r.side)), append(groups, int64(r.group)), append(states, int64(r.state))
 		idle, rests, samples = append(idle, number(r.idle)), append(rests, number(r.rests)), append(samples, r.samples)
-		latency = append(latency, int64(r.latency))
+		apart, latency = append(apart, number(r.apart)), append(latency, int64(r.latency))
 		rest, restNano = append(rest, r.rest.Microseconds()), append(restNano, int64(r.rest%time.Microsecond))
 		counts = append(counts, int64(len(r.course.events)))
 		at := int64(0)
@@ -283,7 +284,7 @@ func (b *builder) columns() []column {
 		}
 	}
 	return []column{
-		{"recNode", nodes}, {"recSide", sides}, {"recGroup", groups}, {"recState", states}, {"recIdle", idle}, {"recRests", rests}, {"recSamples", samples},
+		{"recNode", nodes}, {"recSide", sides}, {"recGroup", groups}, {"recState", states}, {"recIdle", idle}, {"recRests", rests}, {"recApart", apart}, {"recSamples", samples},
 		{"recLatency", latency}, {"recRest", rest}, {"recRestNano", restNano}, {"recEvents", counts}, {"evStep", steps}, {"evDiff", diffs}, {"evPart", parts},
 	}
 }

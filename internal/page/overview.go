@@ -2,6 +2,7 @@ package page
 
 import (
 	"github.com/gotach/profiler/internal/analyze/idle"
+	"github.com/gotach/profiler/internal/analyze/report"
 )
 
 const (
@@ -19,16 +20,18 @@ type overview struct {
 	number map[overviewKey]uint32
 }
 
-// An overviewKey says what the samples of a row have in common. Whether its waits are idle is known when a side was read.
+// An overviewKey says what the samples of a row have in common. Whether it is idle or set apart is known when a side was read.
 type overviewKey struct {
 	side  uint8
 	state uint16
 	key   idle.Key
+	place uint32
 }
 
 type overviewRow struct {
 	overviewKey
 	idle   bool
+	apart  bool
 	course course
 }
 
@@ -94,6 +97,8 @@ func (b *builder) overviewPiece() (Piece, error) {
 			k := class{int64(classOf(st.name, st.system)), number(onCPU(st.name))}
 			if r.idle {
 				k.number = int64(classIdle)
+			} else if r.apart {
+				k.number = int64(classApart)
 			}
 			if sums[k] == nil {
 				sums[k] = &course{}
@@ -132,11 +137,11 @@ func (b *builder) widen(length uint64) {
 	}
 }
 
-// settle notes which rows of a side are idle.
-func (o *overview) settle(side uint8, idle func(idle.Key) bool) {
+// settle notes which rows of a side are idle or set apart.
+func (o *overview) settle(side uint8, all *report.All) {
 	for i := range o.list {
 		if r := &o.list[i]; r.side == side {
-			r.idle = idle(r.key)
+			r.idle, _, r.apart = all.Kind(r.key, r.place)
 		}
 	}
 }

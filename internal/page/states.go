@@ -5,10 +5,11 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// The page has two more classes of states than [stream.Class]. Each class has a colour of its own.
+// The page has three more classes of states than [stream.Class]. Each class has a colour of its own.
 const (
 	classRuntime = stream.Classes + iota
 	classIdle
+	classApart
 	classes
 )
 
@@ -16,7 +17,7 @@ const (
 var classNames = [classes]string{
 	stream.ClassOnCPU: "running", stream.ClassNoCore: "no core", stream.ClassRunnable: "runnable", stream.ClassSyscall: "syscall or C",
 	stream.ClassIO: "I/O", stream.ClassLock: "lock", stream.ClassChannel: "channel", stream.ClassSleep: "sleep", stream.ClassOther: "other wait",
-	classRuntime: "runtime on CPU", classIdle: "idle",
+	classRuntime: "runtime on CPU", classIdle: "idle", classApart: "set apart",
 }
 
 // classOf returns the class of a state. system says that it is not the program's goroutine.

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -243,7 +244,7 @@ func (s *Source) choose() error {
 		c.to = sel.Until.since(start, length)
 	}
 	if c.to <= c.from {
-		return fmt.Errorf("there is no time between %s and %s", sel.Since.orStart(), sel.Until.text)
+		return noTimeError(fmt.Sprintf("there is no time between %s and %s", sel.Since.orStart(), sel.Until.text))
 	}
 	s.chooser = c
 	s.metadata = s.join()
@@ -376,4 +377,15 @@ func (c *chooser) cut(m *tachyon.Metadata) *tachyon.Metadata {
 	session.Throttled, session.ThrottledPeriods, session.NotSeen = 0, 0, 0 // nobody knows when
 	out.Session = &session
 	return &out
+}
+
+// A noTimeError says that a selection has no time of a source.
+type noTimeError string
+
+func (e noTimeError) Error() string { return string(e) }
+
+// IsNoTime reports whether a source was not opened because the selection has no time of it.
+func IsNoTime(err error) bool {
+	var none noTimeError
+	return errors.As(err, &none)
 }

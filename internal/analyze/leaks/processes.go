@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/stream"
 )
 
 // leaksOfProcesses is Find for files of several processes. Each process is judged by itself, because processes come
@@ -20,6 +21,9 @@ func leaksOfProcesses(s *analyze.Samples) (*Leaks, error) {
 	length := uint64(0)
 	for src, err := range list {
 		var one *Leaks
+		if stream.IsNoTime(err) {
+			continue
+		}
 		if err == nil {
 			one, err = findLeaks(analyze.NewSamples(s.Name, src))
 		}

@@ -34,15 +34,22 @@ const clientShare = 0.5
 type apart struct {
 	src     *stream.Source
 	peers   map[int32]string
-	own     func(stack []uint32) (frame uint32, ok bool)
 	frames  []frameFacts // by frame
 	leaked  map[waitPlace]bool
 	mine    map[string]bool // peers that are the program's own server
 	asks    map[string]bool // packages whose connections are all to it
 	clients map[string]bool // functions that goroutines began with
 
-	stacks []uint8 // by stack, as seen by ofStack: the kind + 1; 0: not looked at
+	stacks []uint32 // by stack: the number of its place + 1; 0: not looked at
+	places stream.Table[apartPlace]
 	buf    []uint32
+}
+
+// An apartPlace is what matters of a stack. Which places are set apart is known when all samples were read.
+type apartPlace struct {
+	debug bool
+	waits waitPlace
+	root  string // function that the goroutine began with; "" in a request
 }
 
 // A waitPlace is a line of the program's own code at which goroutines wait.
@@ -53,7 +60,7 @@ type waitPlace struct {
 
 // newApart finds out what is set apart. The profile has all records. growth may be nil.
 func newApart(src *stream.Source, p *profile.Profile, idles *idle.Idle, growth *leaks.Leaks) (*apart, error) {
-	a := &apart{src: src, own: p.OwnFrames(), frames: make([]frameFacts, len(p.Frames)), leaked: map[waitPlace]bool{}}
+	a := &apart{src: src, leaked: map[waitPlace]bool{}}
 	if growth != nil && !src.SelectsStates() {
 		for i := range growth.Groups {
 			if g := &growth.Groups[i]; g.Leaks() {
@@ -195,45 +202,59 @@ func (a *apart) asksItself(stack []uint32) bool {
 	return false
 }
 
-// of says why the time of a goroutine with a stack is set apart.
-func (a *apart) of(stack []uint32) uint8 {
+// place returns what matters of a stack.
+func (a *apart) place(stack []uint32) (out apartPlace) {
 	if len(stack) == 0 {
-		return NotApart
+		return out
 	}
+	own, request := profile.WaitFrame, false
 	for _, id := range stack {
-		if a.frame(id).debug {
-			return Debug
+		f := a.frame(id)
+		if f.debug {
+			return apartPlace{debug: true}
+		}
+		x := &a.src.Frames()[id]
+		if f.code > own {
+			own = f.code
+			out.waits = waitPlace{function: x.Func, file: x.File, line: x.Line}
+		}
+		request = request || f.request
+		if f.program {
+			out.root = x.Func
 		}
 	}
-	if len(a.leaked) > 0 {
-		if state, waits := profile.WaitReason(a.src.Frames()[stack[0]]); waits {
-			at := waitPlace{state: state}
-			if id, ok := a.own(stack); ok {
-				f := &a.src.Frames()[id]
-				at.function, at.file, at.line = f.Func, f.File, f.Line
-			}
-			if a.leaked[at] {
-				return Leaked
-			}
-		}
+	state, waits := profile.WaitReason(a.src.Frames()[stack[0]])
+	if out.waits.state = state; !waits {
+		out.waits = waitPlace{}
 	}
-	if len(a.clients) > 0 {
-		if root, request := a.root(stack); a.clients[root] && !request {
-			return Client
-		}
+	if request {
+		out.root = ""
+	}
+	return out
+}
+
+// of says why the time at a place is set apart.
+func (a *apart) of(x apartPlace) uint8 {
+	switch {
+	case x.debug:
+		return Debug
+	case x.waits.state != "" && a.leaked[x.waits]:
+		return Leaked
+	case a.clients[x.root]:
+		return Client
 	}
 	return NotApart
 }
 
-// ofStack is of, given the number of a stack of the source.
-func (a *apart) ofStack(stack uint32) uint8 {
+// placeOf returns the number of the place of a stack of the source.
+func (a *apart) placeOf(stack uint32) uint32 {
 	x := analyze.At(&a.stacks, stack, len(a.src.Stacks()))
 	if *x == 0 {
 		a.buf = a.buf[:0]
 		for at := stack; at != 0; at = a.src.Stacks()[at].Caller {
 			a.buf = append(a.buf, a.src.Stacks()[at].Frame)
 		}
-		*x = a.of(a.buf) + 1
+		*x = a.places.Of(a.place(a.buf)) + 1
 	}
 	return *x - 1
 }
@@ -243,7 +264,7 @@ func (a *apart) ofSample(s *stream.Sample) uint8 {
 	if a == nil || s.NotSeen || s.Interpreter != tachyon.User {
 		return NotApart
 	}
-	return a.ofStack(s.Stack)
+	return a.of(a.places.List[a.placeOf(s.Stack)])
 }
 
 // ofRecord is of, given a record of a profile of the source.
@@ -251,7 +272,7 @@ func (a *apart) ofRecord(r *profile.Record) uint8 {
 	if a == nil || r.System || !r.OfGoroutine() {
 		return NotApart
 	}
-	return a.of(r.Stack)
+	return a.of(a.place(r.Stack))
 }
 
 // setApart leaves out of a profile what is set apart, unless keep is set, and says how much it is. What is idle, or
@@ -290,11 +311,13 @@ func (a *apart) setApart(p *profile.Profile, idles *idle.Idle, keep bool) (out [
 type frameFacts struct {
 	known, program, sync, request, debug, transport bool
 
+	code profile.Code
 	wait *locks.KnownWait // nil: none
 }
 
 func factsOfFrame(f *tachyon.Frame) frameFacts {
-	out := frameFacts{known: true, sync: locks.IsSync(f), program: profile.CodeOf(f) == profile.ProgramCode, debug: analyze.DebugHandler.MatchString(f.Func),
+	code := profile.CodeOf(f)
+	out := frameFacts{known: true, sync: locks.IsSync(f), code: code, program: code == profile.ProgramCode, debug: analyze.DebugHandler.MatchString(f.Func),
 		transport: f.Func == analyze.GRPCTransport, wait: locks.Known(f.Func)}
 	kind, ok := analyze.RequestKind(f.Func)
 	out.request = ok && kind != analyze.KindTest

@@ -184,9 +184,8 @@ func During(in page.Input, span page.Span) page.Input {
 	return Restricted(in, testenv.Must(span.Select(nil)))
 }
 
-// Report returns what gotach report --apart prints of an input: the page shows what is set apart too.
+// Report returns what gotach report prints of an input.
 func Report(in page.Input, o report.Options, by profile.By) *profile.Report {
-	o.Apart = true
 	p := testenv.Must(report.NewProfile(testenv.Must(in.Open(o.Stream())), o))
 	return testenv.Must(profile.New(p, profile.ReportOptions{By: by}))
 }

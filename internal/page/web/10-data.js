@@ -104,11 +104,11 @@ async function loadData(next) {
 		}
 	}
 	D.children = childLists(D.caller);
-	for (const name of ['fnName', 'fnFile', 'fnPackage', 'fnCode', 'recSide', 'recGroup', 'recState', 'recIdle', 'recRests', 'stateClass', 'stateCPU', 'frameFn', 'frameLine']) {
+	for (const name of ['fnName', 'fnFile', 'fnPackage', 'fnCode', 'recSide', 'recGroup', 'recState', 'recIdle', 'recRests', 'recApart', 'stateClass', 'stateCPU', 'frameFn', 'frameLine']) {
 		D[name] = integers(D[name]);
 	}
 	D.recNode = integers(runningSum(D.recNode));
-	D.recClass = D.recState.map((s, r) => D.recIdle[r] ? D.classes.length - 1 : D.stateClass[s]);
+	D.recClass = D.recState.map((s, r) => D.recIdle[r] ? D.classes.length - 2 : D.recApart[r] ? D.classes.length - 1 : D.stateClass[s]);
 	D.recCPU = D.recState.map((s) => D.stateCPU[s]);
 	D.rest = D.recRest.map((v, r) => v + D.recRestNano[r] / 1000);
 	D.first = new Int32Array(D.recEvents.length + 1); // of a record's events
@@ -142,3 +142,7 @@ function childLists(caller) {
 const fnName = (fn) => D.strings[D.fnName[fn]];
 const fnFile = (fn) => D.strings[D.fnFile[fn]];
 const fnPackage = (fn) => D.strings[D.fnPackage[fn]];
+
+// switchOf returns the setting that shows a class; most have none.
+const switchOf = (c) => ['idle', 'apart'][c - D.classes.length + 2];
+const leftOut = (c) => switchOf(c) !== undefined && !S[switchOf(c)];

@@ -4,7 +4,7 @@ const defaults = () => ({
 	range: null, // [from, to] in µs, at steps; null is all
 	second: null, // the range to compare with
 	view: null, // the part of the time that is drawn
-	weight: 'wall', colour: 'state', idle: false, invert: false,
+	weight: 'wall', colour: 'state', idle: false, apart: false, invert: false,
 	graph: 'flame', // or 'tree', or 'time'
 	zoom: [], // functions from the root of the flame graph
 	selected: -1, // function whose callers are shown
@@ -21,7 +21,7 @@ const defaults = () => ({
 let S = defaults();
 
 // names of the settings in the address
-const short = {range: 'r', second: 'r2', view: 'v', weight: 'w', colour: 'c', idle: 'i', invert: 'n', graph: 'gv', zoom: 'z', selected: 's', removed: 'x', group: 'g', query: 'q', keep: 'k', hidden: 'h', tab: 't', sort: 'o', theme: 'm', folded: 'f', goroutine: 'gr', lock: 'l', at: 'at', finding: 'y', heat: 'hm', heatKind: 'hk'};
+const short = {range: 'r', second: 'r2', view: 'v', weight: 'w', colour: 'c', idle: 'i', apart: 'ap', invert: 'n', graph: 'gv', zoom: 'z', selected: 's', removed: 'x', group: 'g', query: 'q', keep: 'k', hidden: 'h', tab: 't', sort: 'o', theme: 'm', folded: 'f', goroutine: 'gr', lock: 'l', at: 'at', finding: 'y', heat: 'hm', heatKind: 'hk'};
 
 function toHash() {
 	const parts = [], usual = start();

@@ -76,7 +76,7 @@ function shortName(name) {
 }
 
 const colours = {};
-const classColours = ['--running', '--nocore', '--runnable', '--syscall', '--io', '--lock', '--channel', '--sleep', '--other', '--runtime', '--idle'];
+const classColours = ['--running', '--nocore', '--runnable', '--syscall', '--io', '--lock', '--channel', '--sleep', '--other', '--runtime', '--idle', '--apart'];
 
 // readColours reads the colours of the present theme.
 function readColours() {

@@ -2,7 +2,7 @@
 
 // wanted reports whether a record is shown at all.
 function wanted(r) {
-	return (S.idle || !D.recIdle[r] || S.weight === 'latency') && (S.weight !== 'cpu' || D.recCPU[r]) && (S.group < 0 || D.recGroup[r] === S.group);
+	return (!leftOut(D.recClass[r]) || S.weight === 'latency') && (S.weight !== 'cpu' || D.recCPU[r]) && (S.group < 0 || D.recGroup[r] === S.group);
 }
 
 // recordTime returns a record's time between two steps.
@@ -30,7 +30,7 @@ function nothing() {
 	if (sums().some((s) => s && s.all > 0)) return '';
 	if (!head.sides.some((s) => s.samples)) return head.live ? 'There are no samples yet.' : 'There are no samples.';
 	const what = S.weight === 'cpu' ? 'No goroutine used CPU time' : 'No goroutine has time';
-	return `${what} in what is selected.` + (S.idle || S.weight !== 'wall' ? '' : ' Idle time is left out; the box “idle” shows it.');
+	return `${what} in what is selected.` + (S.idle || S.weight !== 'wall' ? '' : ' Idle time is left out; the box “idle” shows it.') + (S.apart || !anyApart() ? '' : ' Some time is set apart.');
 }
 
 // Sums of a range: of each node the time of stacks that end there and of all stacks through it, of each function the same.
@@ -104,7 +104,7 @@ let sumsKey = '', first = null, second = null;
 
 // sums returns those of the range, and of the second range if there is one.
 function sums() {
-	const key = JSON.stringify([S.range, S.second, S.idle, S.weight, S.group, S.goroutine, S.removed, S.keep]);
+	const key = JSON.stringify([S.range, S.second, S.idle, S.apart, S.weight, S.group, S.goroutine, S.removed, S.keep]);
 	if (key !== sumsKey) {
 		sumsKey = key;
 		first = new Sums(S.range);

@@ -18,7 +18,7 @@ const why = {
 
 	// about returns what a finding is about, as settings.
 	about(x) {
-		const out = {selected: -1, group: -1, goroutine: -1, lock: -1, range: this.range, second: null, zoom: [], view: null, weight: 'wall', idle: x.kind === 'idle'};
+		const out = {selected: -1, group: -1, goroutine: -1, lock: -1, range: this.range, second: null, zoom: [], view: null, weight: 'wall', idle: x.kind === 'idle', apart: x.kind === 'leak'};
 		out.tab = /^gotach (locks|leaks|requests) /.exec(x.command)?.[1] || this.tables[x.kind] || 'blocked';
 		if (out.tab === 'functions') out.weight = 'cpu';
 		if (out.tab === 'locks') out.lock = (findings.of('locks').sides[0]?.locks.locks || []).findIndex((l) => l.sites.some((s) => s.func === x.function));
@@ -44,7 +44,7 @@ const why = {
 
 	choose(i) {
 		const {list} = this.list();
-		if (i < 0 || !list || !list[i] || S.finding === i) return change({finding: -1, selected: -1, group: -1, lock: -1, range: this.range, zoom: [], weight: 'wall', idle: false});
+		if (i < 0 || !list || !list[i] || S.finding === i) return change({finding: -1, selected: -1, group: -1, lock: -1, range: this.range, zoom: [], weight: 'wall', idle: false, apart: false});
 		byId('facts').open ||= list[i].kind === 'profile';
 		change({...this.about(list[i]), finding: i});
 	},
@@ -57,6 +57,7 @@ const why = {
 		if (S.selected >= 0) parts.push(`callers and callees of ${fnName(S.selected)}`);
 		if (S.weight === 'cpu') parts.push('CPU time');
 		if (S.idle) parts.push('idle time too');
+		if (S.apart) parts.push('what is set apart too');
 		parts.push(`the table “${tables.names.find(([id]) => id === S.tab)[1]}”`);
 		return `Selected: ${parts.join(', ')}. Another click, or Escape, takes it back.`;
 	},

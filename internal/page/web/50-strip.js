@@ -31,7 +31,7 @@ const strip = {
 	collected(from, to) { return this.gc ? (this.sum(this.gc, to) - this.sum(this.gc, from)) / (to - from) : 0; },
 
 	view() { return S.view || [0, D.steps * D.width]; },
-	classes() { return D.classes.map((_, c) => c).filter((c) => !S.hidden.includes(c) && (S.idle || c !== D.classes.length - 1)); },
+	classes() { return D.classes.map((_, c) => c).filter((c) => !S.hidden.includes(c) && !leftOut(c)); },
 
 	// average returns how many goroutines were in a class between two times.
 	average(c, from, to) { return (this.until(c, to) - this.until(c, from)) / (to - from); },
@@ -88,10 +88,10 @@ const strip = {
 
 	// search adds up the time of what the search finds.
 	search() {
-		const key = JSON.stringify([S.query, S.idle]), found = matches();
+		const key = JSON.stringify([S.query, S.idle, S.apart]), found = matches();
 		if (key === this.foundKey) return;
 		this.foundKey = key;
-		this.found = found && timesBySteps(1, (r) => found[D.recNode[r]] && (S.idle || !D.recIdle[r]) ? 0 : -1)[0];
+		this.found = found && timesBySteps(1, (r) => found[D.recNode[r]] && !leftOut(D.recClass[r]) ? 0 : -1)[0];
 	},
 
 	// line draws how many goroutines are in what the search finds.
@@ -268,13 +268,13 @@ const strip = {
 	},
 
 	legend() {
-		const last = D.classes.length - 1;
 		put(byId('legend'), ...D.classes.map((name, c) => {
 			const swatch = el('span', {class: 'swatch'});
 			swatch.style.background = classColour(c);
-			const shown = !S.hidden.includes(c) && (c !== last || S.idle);
+			const shown = !S.hidden.includes(c) && !leftOut(c), by = switchOf(c);
+			if (by === 'apart' && !anyApart()) return null;
 			return el('button', {'aria-pressed': String(shown), 'data-key': 'class' + c, title: 'show or hide in the strip', onclick: () => {
-				if (c === last) change({idle: !S.idle});
+				if (by) change({[by]: !S[by]});
 				else change({hidden: shown ? [...S.hidden, c] : S.hidden.filter((h) => h !== c)});
 			}}, swatch, name);
 		}), this.gc && el('span', {id: 'gc', title: 'marks below the strip: the garbage collector used a core'}, el('span', {class: 'swatch tick'}), 'garbage collector'), ...gaps.legend());

@@ -14,8 +14,8 @@ const heat = {
 
 	// sums adds up all records once: of each kind, and of the searched stacks in each kind.
 	sums() {
-		if (this.key !== String(S.idle)) {
-			this.key = String(S.idle);
+		if (this.key !== String([S.idle, S.apart])) {
+			this.key = String([S.idle, S.apart]);
 			this.queryKey = null;
 			const one = D.overview ? overviewTimes(3, (c, cpu) => this.kind(c, cpu)) : timesBySteps(3, (r) => this.kindOf(r));
 			this.prefix = {cpu: one[0], core: one[1], blocked: one[2], busy: one[0].map((v, i) => v + one[1][i] + one[2][i])};
@@ -35,7 +35,7 @@ const heat = {
 
 	// kind returns 0 for what is on a CPU, 1 for what waits for a core, 2 for other waits, -1 for what is left out.
 	kind(c, cpu) {
-		if (c === D.classes.length - 1 && !S.idle) return -1;
+		if (leftOut(c)) return -1;
 		if (cpu) return 0;
 		return ['no core', 'runnable'].includes(D.classes[c]) ? 1 : 2;
 	},

@@ -20,7 +20,7 @@ const inTime = {
 		for (let r = goroutines.start[i], t = G.gStart[i]; r < goroutines.start[i + 1] && t < to; t += G.runLength[r++]) {
 			const rec = G.runRecord[r], end = t + G.runLength[r];
 			if (end <= from) continue;
-			if (rec < 0 || D.recIdle[rec] && !S.idle) {
+			if (rec < 0 || leftOut(D.recClass[rec])) {
 				close(0, t);
 				continue;
 			}

@@ -140,7 +140,7 @@ const goroutines = {
 
 	// bins returns how many goroutines of a group were in each class, in at most 8192 equal parts of the time: {class: numbers}.
 	bins(group) {
-		const key = String(S.idle);
+		const key = String([S.idle, S.apart]);
 		if (key !== this.binsKey) {
 			this.binsKey = key;
 			this.groupBins = new Map();
@@ -148,7 +148,7 @@ const goroutines = {
 		if (this.groupBins.has(group)) return this.groupBins.get(group);
 		const each = Math.ceil(D.steps / 8192), n = Math.ceil(D.steps / each), out = new Map(); // steps of a part
 		for (const r of this.records[group]) {
-			if (D.recIdle[r] && !S.idle) continue;
+			if (leftOut(D.recClass[r])) continue;
 			const c = D.recClass[r];
 			if (!out.has(c)) out.set(c, {values: new Float64Array(n + 1), rise: new Float64Array(n + 2)});
 			const {values, rise} = out.get(c);
@@ -202,7 +202,7 @@ const goroutines = {
 		for (let k = this.start[i]; k < this.start[i + 1]; k++) {
 			const from = t, r = G.runRecord[k];
 			t += G.runLength[k];
-			if (r < 0 || D.recIdle[r] && !S.idle) continue;
+			if (r < 0 || leftOut(D.recClass[r])) continue;
 			const a = Math.max(this.label, this.xAt(from)), b = Math.min(width, this.xAt(t));
 			if (b <= this.label || a >= width) continue;
 			let fill = classColour(D.recClass[r]);
@@ -261,7 +261,7 @@ const goroutines = {
 		const k = time === null ? -1 : this.runAt(i, time);
 		if (k < 0 || G.runRecord[k] < 0) return out;
 		const rec = G.runRecord[k];
-		out.push(`${moment(time)}: ${D.states[D.recState[rec]]} for ${duration(G.runLength[k])}` + (D.recIdle[rec] ? ', idle' : ''));
+		out.push(`${moment(time)}: ${D.states[D.recState[rec]]} for ${duration(G.runLength[k])}` + (D.recIdle[rec] ? ', idle' : D.recApart[rec] ? ', set apart' : ''));
 		let depth = 0;
 		for (let n = D.recNode[rec]; n > 0 && depth < 12; n = D.caller[n], depth++) out.push('  ' + fnName(D.fn[n]) + '  ' + place(fnFile(D.fn[n]), D.line[n]));
 		return out;
@@ -356,7 +356,7 @@ let groupSums = null, groupSumsKey = '';
 // sumsOfAllGroups returns the sums of the range as if no group and no goroutine were chosen.
 function sumsOfAllGroups() {
 	if (S.group < 0 && S.goroutine < 0) return sums()[0];
-	const key = JSON.stringify([S.range, S.idle, S.weight, S.removed, S.keep]);
+	const key = JSON.stringify([S.range, S.idle, S.apart, S.weight, S.removed, S.keep]);
 	if (key !== groupSumsKey) {
 		const {group, goroutine} = S;
 		S.group = S.goroutine = -1;

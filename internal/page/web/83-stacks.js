@@ -4,16 +4,16 @@ const instant = {
 	open: new Set(), // records whose stacks are shown
 
 	// find returns the goroutines of the instant by record, the most first: {record, list: [goroutine, µs since it came there]}. The
-	// others are counted: idle ones that are left out, and those of which no sample tells what they did.
+	// others are counted: idle ones and those set apart that are left out, and those of which no sample tells what they did.
 	find(at) {
-		const rows = new Map(), out = {rows: [], goroutines: 0, idle: 0, unknown: 0};
+		const rows = new Map(), out = {rows: [], goroutines: 0, idle: 0, apart: 0, unknown: 0};
 		for (let i = 0; i < G.gRuns.length; i++) {
 			if (G.gStart[i] > at || goroutines.end(i) <= at || S.group >= 0 && G.gGroup[i] !== S.group || S.goroutine >= 0 && S.goroutine !== i) continue;
 			let t = G.gStart[i], k = goroutines.start[i];
 			while (t + G.runLength[k] <= at) t += G.runLength[k++];
 			const r = G.runRecord[k];
 			if (r < 0) out.unknown++;
-			else if (D.recIdle[r] && !S.idle) out.idle++;
+			else if (leftOut(D.recClass[r])) out[switchOf(D.recClass[r])]++;
 			else {
 				out.goroutines++;
 				if (!rows.has(r)) rows.set(r, {record: r, list: [], longest: 0});
@@ -52,7 +52,7 @@ tables.instant = function (panel) {
 	if (S.at < 0) return put(panel, el('p', null, 'A click on the time lists what every goroutine did then. ', el('button', {'data-key': 'middle', onclick: () => instant.show((strip.view()[0] + strip.view()[1]) / 2)}, 'In the middle')));
 	const x = instant.find(S.at), step = Math.max(strip.width, (strip.view()[1] - strip.view()[0]) / 200);
 	const side = sideAt(S.at), parts = [el('p', {id: 'instant-note'}, el('b', null, moment(S.at)), ` ${plural(x.goroutines, 'goroutine')}` +
-		(x.idle ? `, ${x.idle.toLocaleString('en-US')} idle left out` : '') + (x.unknown ? `, ${x.unknown.toLocaleString('en-US')} not seen` : '') + ' ',
+		(x.idle ? `, ${x.idle.toLocaleString('en-US')} idle left out` : '') + (x.apart ? `, ${x.apart.toLocaleString('en-US')} set apart` : '') + (x.unknown ? `, ${x.unknown.toLocaleString('en-US')} not seen` : '') + ' ',
 	el('button', {'data-key': 'earlier', title: 'earlier', 'aria-label': 'earlier', onclick: () => instant.show(S.at - step)}, '←'), ' ', el('button', {'data-key': 'later', title: 'later', 'aria-label': 'later', onclick: () => instant.show(S.at + step)}, '→')),
 	el('p', {class: 'small'}, `As text: gotach stacks ${side.name} --at +${((S.at - side.from_us) / 1e6).toFixed(3)}s` + (head.left_out.some((t) => t.includes('goroutine')) ? '. Goroutines without a row of their own are not here.' : ''))];
 	const body = x.rows.slice(0, this.shown).flatMap((row) => {

@@ -9,6 +9,7 @@ const keys = [
 	['i', 'invert the flame graph', () => change({invert: !S.invert, zoom: [], selected: -1})],
 	['w', 'weight: wall, CPU or latency', () => byId('weight').dispatchEvent(new Event('step'))],
 	['d', 'with or without idle time', () => change({idle: !S.idle})],
+	['D', 'with or without what is set apart', () => change({apart: !S.apart})],
 	['k', 'colour by state or by package', () => change({colour: S.colour === 'state' ? 'package' : 'state'})],
 	['c', 'compare: the next range is the second one', () => setComparing(!comparing)],
 	['t', 'dark or light', () => toggleTheme()],
@@ -78,12 +79,21 @@ function dark() { return S.theme ? S.theme === 'dark' : matchMedia('(prefers-col
 
 function toggleTheme() { change({theme: dark() ? 'light' : 'dark'}); }
 
+const anyApart = () => head.sides.some((x) => x.apart);
+
 const controls = {
+	// apart says what is set apart, as gotach report does.
+	apart() {
+		const said = head.sides.flatMap((x, i) => x.apart ? [(head.sides.length > 1 ? 'AB'[i] + ' ' : '') + x.apart.map((a) => `${a.what} ${duration(a.wall_ns / 1000)}`).join(', ')] : []);
+		return said.length ? 'set apart: ' + said.join(' · ') + (S.apart ? '' : '; the box “set apart” shows it') : '';
+	},
+
 	// describe shows what is known of the profiles as a whole.
 	describe() {
 		byId('title').textContent = head.title;
 		const s = head.sides;
 		byId('sums').textContent = s.map((x, i) => (s.length > 1 ? 'AB'[i] + ': ' : '') + `${duration(x.duration_ns / 1000)}, ` + (!x.samples ? 'no samples' : `${plural(x.goroutines, 'goroutine')}, ${duration(x.total_ns / 1000)} together, ${percent(x.cpu_ns, x.total_ns)} of it on CPU`)).join(' · ');
+		byId('apart').parentElement.hidden = !anyApart();
 		const facts = [];
 		for (const x of s) {
 			facts.push(el('dt', null, 'profile'), el('dd', null, x.name), el('dt', null, 'program'), el('dd', null, x.program || 'unknown'), el('dt', null, 'start'), el('dd', null, x.start.replace(/(\.\d{3})\d+/, '$1')), el('dt', null, 'samples'), el('dd', null, x.samples.toLocaleString('en-US')));
@@ -106,6 +116,7 @@ const controls = {
 		});
 		byId('colour').addEventListener('change', (e) => change({colour: e.target.value}));
 		byId('idle').addEventListener('change', (e) => change({idle: e.target.checked}));
+		byId('apart').addEventListener('change', (e) => change({apart: e.target.checked}));
 		byId('invert').addEventListener('change', (e) => change({invert: e.target.checked, zoom: [], selected: -1}));
 		byId('query').addEventListener('input', (e) => {
 			change({query: e.target.value});
@@ -141,6 +152,8 @@ const controls = {
 		byId('weight').value = S.weight;
 		byId('colour').value = S.colour;
 		byId('idle').checked = S.idle;
+		byId('apart').checked = S.apart;
+		byId('apart-note').textContent = this.apart();
 		byId('invert').checked = S.invert;
 		if (byId('query').value !== S.query) byId('query').value = S.query;
 		byId('keep').disabled = !S.query && !S.keep;

@@ -10,13 +10,13 @@ async function main() {
 	byId('loading').hidden = true;
 	readHash();
 	showData();
-	const sum = ['range', 'second', 'idle', 'weight', 'group', 'goroutine', 'removed', 'keep'];
+	const sum = ['range', 'second', 'idle', 'apart', 'weight', 'group', 'goroutine', 'removed', 'keep'];
 	panels.push(
 		{name: 'controls', needs: Object.keys(short), draw: () => controls.draw()},
-		{name: 'why', needs: ['finding', 'range', 'second', 'weight', 'idle', 'selected', 'group', 'tab'], draw: () => why.draw()},
-		{name: 'legend', needs: ['idle', 'hidden'], draw: () => strip.legend()},
-		{name: 'strip', needs: ['view', 'range', 'second', 'at', 'idle', 'hidden', 'query'], draw: () => { strip.draw(); strip.twin(); }},
-		{name: 'heat', needs: ['view', 'range', 'second', 'idle', 'query', 'heat', 'heatKind'], draw: () => heat.draw(), late: true, slow: () => S.heat && String(heat.view) !== String(S.view)},
+		{name: 'why', needs: ['finding', 'range', 'second', 'weight', 'idle', 'apart', 'selected', 'group', 'tab'], draw: () => why.draw()},
+		{name: 'legend', needs: ['idle', 'apart', 'hidden'], draw: () => strip.legend()},
+		{name: 'strip', needs: ['view', 'range', 'second', 'at', 'idle', 'apart', 'hidden', 'query'], draw: () => { strip.draw(); strip.twin(); }},
+		{name: 'heat', needs: ['view', 'range', 'second', 'idle', 'apart', 'query', 'heat', 'heatKind'], draw: () => heat.draw(), late: true, slow: () => S.heat && String(heat.view) !== String(S.view)},
 		{name: 'flame', needs: [...sum, 'query', 'view', 'graph', 'zoom', 'selected', 'invert', 'colour'], draw: () => flame.draw(), late: true},
 		{name: 'matched', needs: [...sum, 'query'], draw: () => controls.matched(), late: true},
 		{name: 'lives', needs: [...sum, 'view', 'query', 'folded'], draw: () => goroutines.draw(), late: true},
