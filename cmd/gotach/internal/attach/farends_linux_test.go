@@ -3,11 +3,9 @@
 package attach
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,27 +19,19 @@ import (
 // A recording from outside has the right connection, listener or pipe at each goroutine, with the name that the program's own profile has of it, and none
 // that is another's.
 func TestFarEnds(t *testing.T) {
-	dir := t.TempDir()
-	program, inside := filepath.Join(dir, "farends"), filepath.Join(dir, "inside.tach")
-	if out, err := exec.Command("go", "build", "-o", program, "./testdata/farends").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd := exec.Command(program, inside)
-	cmd.Stderr = os.Stderr
-	in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
-	testenv.OK(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	x, lines, inside, end := profiled(t, "farends")
 	want := map[string]string{}
-	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != ""; {
+	for lines.Scan() && lines.Text() != "" {
 		name, end, _ := strings.Cut(lines.Text(), " ")
 		want[name] = end
 	}
+	dir := t.TempDir()
 	short := map[string]bool{"first": true, "second": true} // their connections may be closed before their names are known
 	var got map[string]string
 	var missing []string
 	complete := func() bool { // the kernel's tables are read rarely if that takes long
 		path := filepath.Join(dir, fmt.Sprint(len(testenv.Must(os.ReadDir(dir))), ".tach"))
-		recordTo(t, &target{pid: cmd.Process.Pid}, path, 400, func(stop func()) { stop() })
+		recordTo(t, x, path, 400, func(stop func()) { stop() })
 		got = farEndsIn(t, path)
 		for name, end := range got {
 			if end != want[name] {
@@ -57,8 +47,7 @@ func TestFarEnds(t *testing.T) {
 		return len(missing) == 0
 	}
 	testenv.Await(complete)
-	testenv.OK(t, in.Close())
-	testenv.OK(t, cmd.Wait())
+	end()
 	if len(want) != 11 || len(missing) > 0 {
 		t.Errorf("from outside:\n%q\nwant\n%q, missing %q", got, want, missing)
 	}

@@ -21,24 +21,32 @@ import (
 // A recording from outside and the program's own profile of the same time have the same locks, channels and groups in the same order, with
 // the same names.
 func TestWaits(t *testing.T) {
+	x, out, inside, end := profiled(t, "waits")
+	outside := filepath.Join(t.TempDir(), "outside.tach")
+	out.Scan()
+	recordTo(t, x, outside, 1000, func(stop func()) { stop() })
+	end()
+	got, want := objectsIn(t, outside), objectsIn(t, inside)
+	if !slices.Equal(got, want) || len(want) != 9 {
+		t.Errorf("from outside:\n%s\nfrom inside:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// profiled starts a program of testdata, which profiles itself to the file inside until end is called. out has the lines that it prints.
+func profiled(t *testing.T, name string) (x *target, out *bufio.Scanner, inside string, end func()) {
 	dir := t.TempDir()
-	program, inside, outside := filepath.Join(dir, "waits"), filepath.Join(dir, "inside.tach"), filepath.Join(dir, "outside.tach")
-	if out, err := exec.Command("go", "build", "-o", program, "./testdata/waits").CombinedOutput(); err != nil {
+	program, inside := filepath.Join(dir, name), filepath.Join(dir, "inside.tach")
+	if out, err := exec.Command("go", "build", "-o", program, "./testdata/"+name).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(program, inside)
 	cmd.Stderr = os.Stderr
-	in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
+	in, lines := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
 	testenv.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	x := &target{pid: cmd.Process.Pid}
-	_ = testenv.Must(bufio.NewReader(out).ReadString('\n'))
-	recordTo(t, x, outside, 1000, func(stop func()) { stop() })
-	testenv.OK(t, in.Close())
-	testenv.OK(t, cmd.Wait())
-	got, want := objectsIn(t, outside), objectsIn(t, inside)
-	if !slices.Equal(got, want) || len(want) != 9 {
-		t.Errorf("from outside:\n%s\nfrom inside:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	return &target{pid: cmd.Process.Pid}, bufio.NewScanner(lines), inside, func() {
+		testenv.OK(t, in.Close())
+		testenv.OK(t, cmd.Wait())
 	}
 }
 
