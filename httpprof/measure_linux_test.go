@@ -26,13 +26,13 @@ import (
 	"github.com/gotach/profiler/internal/testenv/measure"
 )
 
-// TestMeasureRequests: requests at random times, of 1 to 5 s, a third of which is given up, beside a session and without. Each other one
+// TestMeasureRequests: requests at random times, of 1 or 2 s and at night up to 5, a third of which is given up, beside a session and without. Each other one
 // gets its whole time, and nothing is left. Meanwhile the program answers others about as fast as beside the same requests for fgprof's
 // profiles. A handler that computes as long as the conversion of a profile takes has the same effect on two cores.
 func TestMeasureRequests(t *testing.T) {
-	n := testenv.Times(40, 1000)
+	n := testenv.Times(20, 1000)
 	for _, running := range []bool{true, false} {
-		if !running && n == 40 {
+		if !running && n == 20 {
 			break // a minute
 		}
 		t.Run(fmt.Sprint(running), func(t *testing.T) {
@@ -104,7 +104,7 @@ func p99(t *testing.T, url string, d time.Duration, f func()) time.Duration {
 	return took[len(took)*99/100]
 }
 
-// requests makes n requests to a URL that ends before its parameters, about forty at a time. The result checks their answers, which takes more time than a client needs.
+// requests makes n requests to a URL that ends before its parameters, at random times. The result checks their answers, which takes more time than a client needs.
 func requests(t *testing.T, url string, n int) (check func()) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -112,7 +112,7 @@ func requests(t *testing.T, url string, n int) (check func()) {
 	var whole, gone, busy atomic.Int64
 	begin := time.Now()
 	for range n {
-		seconds := time.Duration(1+rand.IntN(5)) * time.Second
+		seconds := time.Duration(1+rand.IntN(testenv.Times(2, 5))) * time.Second
 		givenUp := time.Duration(0)
 		if rand.IntN(3) == 0 {
 			givenUp = rand.N(seconds)
