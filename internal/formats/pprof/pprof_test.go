@@ -2,6 +2,7 @@ package pprof
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"slices"
@@ -78,11 +79,26 @@ func roundTrip(t rapid.TB, p *profile.Profile) (*profile.Profile, *pb.Profile) {
 	pp := testenv.Must(pb.Parse(&b))
 	var reference bytes.Buffer
 	testenv.OK(t, pp.Copy().WriteUncompressed(&reference))
-	if !bytes.Equal(written, reference.Bytes()) {
-		t.Fatal(fmt.Sprintf("not the bytes that pprof's package writes:\n%q\n%q", written, reference.Bytes()))
+	if w, r := inOrder(written), inOrder(reference.Bytes()); !bytes.Equal(w, r) {
+		t.Fatal(fmt.Sprintf("not the fields that pprof's package writes:\n%q\n%q", w, r))
 	}
 	got := testenv.Must(fromProto(pp))
 	return got, pp
+}
+
+// inOrder sorts the fields of a message, which are numbers and bytes, by their numbers.
+func inOrder(message []byte) []byte {
+	var fields [][]byte
+	for rest := message; len(rest) > 0; {
+		end := 1 // no number is above 15
+		value, n := binary.Uvarint(rest[end:])
+		if end += n; rest[0]&7 == 2 {
+			end += int(value)
+		}
+		fields, rest = append(fields, rest[:end]), rest[end:]
+	}
+	slices.SortStableFunc(fields, func(a, b []byte) int { return int(a[0]) - int(b[0]) })
+	return bytes.Join(fields, nil)
 }
 
 // Whatever a profile has, gotach reads what it wrote, which is what pprof's own package writes.

@@ -23,7 +23,7 @@ func Write(w io.Writer, p *profile.Profile) error {
 func WriteCPU(w io.Writer, p *profile.Profile) error { return write(newEncoder(w, true), p) }
 
 func write(e *encoder, p *profile.Profile) error {
-	defer e.close()
+	defer e.z.Close()
 	for i := range p.Records {
 		if err := e.record(p, &p.Records[i]); err != nil {
 			return err
@@ -41,7 +41,7 @@ const maxRecords = 1 << 17
 // their values, which readers of the format add up.
 func WriteStream(w io.Writer, src *stream.Source, goroutines bool) error {
 	e := newEncoder(w, false)
-	defer e.close()
+	defer e.z.Close()
 	p, err := profile.Each(src, profile.Detail{Goroutines: goroutines, Labels: true}, maxRecords, e.record)
 	if err != nil {
 		return err
@@ -49,9 +49,9 @@ func WriteStream(w io.Writer, src *stream.Source, goroutines bool) error {
 	return e.finish(p)
 }
 
-// An encoder writes the protocol buffer message of a profile. Samples come before the tables to which
-// they refer, so they can be written at once. It writes the same bytes as package
-// github.com/google/pprof/profile does, which has all in memory.
+// An encoder writes the protocol buffer message of a profile. Samples come before the locations and functions to which they
+// refer, and strings when they are first used, so all can be written at once. Readers take fields in any order. Apart from
+// that, the bytes are those that package github.com/google/pprof/profile writes, which has all in memory.
 type encoder struct {
 	cpu bool // only CPU time, without labels
 
@@ -115,15 +115,9 @@ func (e *encoder) valueType(field int, kind, unit string) {
 
 // flush writes what was encoded.
 func (e *encoder) flush() error {
-	_, err := e.z.Write(e.b)
-	e.b = e.b[:0]
+	_, err := e.z.Write(append(e.b, e.strings.b...))
+	e.b, e.strings.b = e.b[:0], e.strings.b[:0]
 	return err
-}
-
-// close frees what the encoder has, after an error too.
-func (e *encoder) close() {
-	e.z.Close()
-	e.strings.close()
 }
 
 // record encodes a record as a sample.
@@ -183,7 +177,7 @@ func (e *encoder) record(p *profile.Profile, r *profile.Record) error {
 func (e *encoder) sample(m []byte) error {
 	e.m = m
 	e.b = protobuf.Message(e.b, profileSample, m)
-	if len(e.b) < 64<<10 {
+	if len(e.b)+len(e.strings.b) < 64<<10 {
 		return nil
 	}
 	return e.flush()
@@ -206,9 +200,6 @@ func (e *encoder) finish(p *profile.Profile) error {
 	comments := []string{comment}
 	e.mapping(p, &comments)
 	e.tables(p)
-	if err := e.flush(); err != nil {
-		return err
-	}
 	var period [2]int64
 	measure := "wall"
 	if e.cpu {
@@ -222,9 +213,6 @@ func (e *encoder) finish(p *profile.Profile) error {
 	kind := e.strings.add(defaultSampleType(p))
 	if e.cpu {
 		kind = e.strings.add(measure)
-	}
-	if err := e.strings.writeTo(e.z); err != nil {
-		return err
 	}
 	if !p.Start.IsZero() {
 		e.b = protobuf.Number(e.b, profileTime, uint64(p.Start.UnixNano()))
