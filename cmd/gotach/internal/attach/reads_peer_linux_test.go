@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -49,19 +50,38 @@ func TestPeerReads(t *testing.T) {
 	}
 }
 
-// A program in other pid and mount namespaces, as in a container, is read from the host.
+// A program in a container, with pid and mount namespaces and a root folder of its own, is read from the host and from a container beside it, which
+// shares only the pid namespace. Neither has its executable at the same path.
 func TestPeerNamespaces(t *testing.T) {
-	unshare := testenv.Command(t, "unshare", "apt-get install util-linux")
+	unshare, nsenter := testenv.Command(t, "unshare", "apt-get install util-linux"), testenv.Command(t, "nsenter", "apt-get install util-linux")
 	args := []string{"--pid", "--mount", "--fork", "--kill-child", "--mount-proc"}
 	if out, err := exec.Command(unshare, append(args, "true")...).CombinedOutput(); err != nil {
 		testenv.Skip(t, fmt.Sprintf("unshare: %v: %s", err, out))
 	}
-	x := start(t, unshare, append(args, build(t, "", "-ldflags=-s -w"), "move", "burn")...)
+	dir := t.TempDir()
+	const contain = `mount -t tmpfs none "$0"; mkdir "$0/proc"; mount -t proc none "$0/proc"; cp "$1" "$0/app"; shift; exec chroot "$0" /app "$@"`
+	x := start(t, unshare, append(args, "sh", "-ec", contain, dir, build(t, "", "-ldflags=-s -w", "-tags=netgo"), "move", "burn")...)
 	child := testenv.Must(os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", x.pid)))
 	_ = testenv.Must(fmt.Sscan(string(child), &x.pid))
-	compare(t, x)
-	r := recordTo(t, x, filepath.Join(t.TempDir(), "x.tach"), 50, func(stop func()) { stop() })
-	if r.Ended != nil || r.MaxGoroutines < 31 {
-		t.Errorf("%+v", r)
+	app := filepath.Join(dir, "app")
+	if _, err := os.Stat(app); err == nil {
+		t.Error("the executable is in this namespace too")
 	}
+	compare(t, x)
+	check := func(from, path string, pid int) {
+		f := testenv.Must(reader.Open(path))
+		defer f.Close()
+		if s := testenv.Must(f.Overview()).Session; s.Executable != app || s.PID != pid || s.MaxGoroutines < 31 || s.TicksReached == 0 {
+			t.Errorf("%s: %+v", from, s)
+		}
+	}
+	host := filepath.Join(dir, "host.tach")
+	recordTo(t, x, host, 50, func(stop func()) { stop() })
+	check("from the host", host, x.pid)
+	gotach, beside := testenv.Must(testenv.BuildGotach(dir)), filepath.Join(dir, "beside.tach")
+	cmd := exec.Command(nsenter, fmt.Sprintf("--pid=/proc/%d/ns/pid", x.pid), unshare, "--mount", "--mount-proc", gotach, "record", "1", "-d", "300ms", "-o", beside)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	check("from a container beside", beside, 1)
 }
