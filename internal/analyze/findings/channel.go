@@ -39,6 +39,9 @@ func channels(f *facts) error {
 		if float64(sent) < channelAverage*float64(f.length) || !(f.worth(sent, channelShare) || f.byRequests() && float64(sent) >= channelShare*float64(f.work)) || float64(received) > balance*float64(sent) {
 			continue
 		}
+		if f.feeds(sent) {
+			continue
+		}
 		at := f.ownOf(&x.Sites[0])
 		out := Finding{Kind: Channel, Cost: sent, Share: f.share(sent), Since: f.since(f.seriesAt(at)), Command: "locks %s", Sure: Measured}
 		if f.byRequests() && !f.worth(f.waited(&x), channelShare) {

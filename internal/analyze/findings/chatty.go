@@ -35,7 +35,7 @@ func chatty(f *facts) error {
 // asks reports whether goroutines wait for the answer of another program at a line.
 func (f *facts) asks(at place, state string) bool {
 	for _, s := range f.spots {
-		if s.place == at && s.state == state && s.op != opSleep && (s.wait != "" && s.wait != locks.LockOfSQLite && poolWaits[s.wait] == "" || s.state == "IO wait") {
+		if s.place == at && s.state == state && s.op != opSleep && (s.itself || s.wait != "" && s.wait != locks.LockOfSQLite && poolWaits[s.wait] == "" || s.state == "IO wait") {
 			return true
 		}
 	}

@@ -11,6 +11,9 @@ import (
 const (
 	// fullCores is the share of the cores from which on the program uses them all.
 	fullCores = 0.85
+	// mostCores is that from which on one goroutine that hands out work is not kept from it by too few places: those who collect garbage
+	// and begin goroutines have the rest.
+	mostCores = 0.6
 	// queueShare is the share of the time of requests that waits for a core must have.
 	queueShare = 0.25
 	// queueLength is the number of goroutines that wait for each core, on average, from which on it matters; crowdedLength is that if
@@ -71,6 +74,12 @@ func cpu(f *facts) error {
 		f.add(x, at)
 	}
 	return nil
+}
+
+// feeds reports whether goroutines that waited for so long hand out work to others that compute on most cores, or would if other programs
+// had none. With more places they would not be faster.
+func (f *facts) feeds(waited time.Duration) bool {
+	return !f.byRequests() && waited <= f.length+f.length/20 && float64(f.used+f.noCore+f.runnable) >= mostCores*float64(max(1, f.session.GOMAXPROCS))*float64(f.length)
 }
 
 // longQueue returns the time of goroutines that wait for a core from which on cores are the limit.

@@ -36,6 +36,8 @@ type spotKey struct {
 	op    string // see opOf
 	wait  string // as RecordFacts.Wait
 	peer  string // as RecordFacts.Peer
+
+	itself bool // as RecordFacts.Itself
 }
 
 // A spot is the time of goroutines there.
@@ -124,7 +126,7 @@ func newFacts(in Input) *facts {
 		if of.Itself && poolWaits[of.Wait] == "" {
 			of.Wait, of.Peer = "", "" // its own server says why it is slow
 		}
-		key := spotKey{state: rec.State, wait: of.Wait, peer: of.Peer}
+		key := spotKey{state: rec.State, wait: of.Wait, peer: of.Peer, itself: of.Itself}
 		if id, ok := own(rec.Stack); ok {
 			at := &f.p.Frames[id]
 			key.place = place{at.Func, at.File, int(at.Line)}

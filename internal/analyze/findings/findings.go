@@ -65,13 +65,15 @@ const (
 	DNS       = "dns"
 	TLS       = "tls"
 	Connect   = "connect" // each request makes a connection
+	Exec      = "exec"    // each request runs another program
 	Sleep     = "sleep"
+	Wait      = "wait"    // goroutines wait at one place, for what is not known
 	Idle      = "idle"    // there was nothing to do
 	Profile   = "profile" // the profile itself is not to be trusted
 )
 
 // Kinds lists them.
-var Kinds = []string{Leak, CPU, Quota, Others, GC, Lock, Pool, Peer, Channel, Straggler, Serial, Chatty, Fsync, DNS, TLS, Connect, Sleep, Idle, Profile}
+var Kinds = []string{Leak, CPU, Quota, Others, GC, Lock, Pool, Peer, Channel, Straggler, Serial, Chatty, Fsync, DNS, TLS, Connect, Exec, Sleep, Wait, Idle, Profile}
 
 // Input is what is known of a profile.
 type Input struct {
@@ -92,7 +94,7 @@ func Of(in Input) ([]Finding, error) {
 		f.unknown()
 		return f.found, nil
 	}
-	for _, find := range []func(*facts) error{growing, cpu, collector, contended, pools, channels, stragglers, perRequest, chatty, sleeps, peers, serial, idle, trust} {
+	for _, find := range []func(*facts) error{growing, cpu, collector, contended, pools, channels, stragglers, perRequest, chatty, sleeps, peers, serial, waits, idle, trust} {
 		if err := find(f); err != nil {
 			return nil, err
 		}

@@ -130,13 +130,7 @@ func serialOf(t *testing.T, goroutines uint64, turn func(tick uint64) uint64) []
 			}
 		}
 	}
-	f := r.Finish(tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second})
-	o := report.Options{Series: true}
-	so := o.Stream()
-	so.Unselected = true
-	src := must(stream.New([]stream.File{{Stream: f}}, so))(t)
-	survey := must(report.NewSurvey(src, o, nil))(t)
-	list := must(Of(Input{Survey: survey, Locks: must(survey.Locks())(t), Files: "x.tach"}))(t)
+	list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second})
 	return slices.DeleteFunc(list, func(x Finding) bool { return x.Kind != Serial })
 }
 
@@ -147,5 +141,119 @@ func TestSerial(t *testing.T) {
 	}
 	if list := serialOf(t, 8, func(tick uint64) uint64 { return tick / 4 }); len(list) > 0 {
 		t.Errorf("eight goroutines compute in turns: %+v", list)
+	}
+}
+
+// foundIn returns what is found in a recording. It reads no source text.
+func foundIn(t *testing.T, r *analyzetest.Recording, session tachyon.Session) []Finding {
+	t.Helper()
+	o := report.Options{Series: true}
+	so := o.Stream()
+	so.Unselected = true
+	src := must(stream.New([]stream.File{{Stream: r.Finish(session)}}, so))(t)
+	survey := must(report.NewSurvey(src, o, nil))(t)
+	return must(OfSurvey(survey, "x.tach", 1<<20))(t)
+}
+
+// What goroutines do at one place says what is found, by the number of goroutines that do it all the time. They began with another function.
+func TestPlaces(t *testing.T) {
+	ask, serve := analyzetest.Place("main.ask", 9), analyzetest.Place("main.serve", 7)
+	in := func(state string, frames ...tachyon.Frame) []tachyon.Frame {
+		return slices.Concat([]tachyon.Frame{analyzetest.Wait(state)}, frames, []tachyon.Frame{ask, serve})
+	}
+	handler := []tachyon.Frame{analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1)}
+	library := func(name string) tachyon.Frame {
+		return tachyon.Frame{File: "/root/go/pkg/mod/golang.org/x/x@v1.0.0/x.go", Func: name, Line: 3}
+	}
+	for _, c := range []struct {
+		name       string
+		goroutines uint64
+		lasts      uint64 // µs, then the next goroutine comes
+		stack      []tachyon.Frame
+		want       string
+	}{
+		{"Cond", 3, 4_000_000, in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), "wait main.ask"},
+		{"a Cond for work", 1, 4_000_000, in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), ""},
+		{"work from a select", 3, 4_000_000, in("select"), ""},
+		{"requests", 4, 200_000, slices.Concat(in("chan receive"), handler), "wait main.ask"},
+		{"streams of events", 20, 4_000_000, slices.Concat(in("chan receive"), handler), ""},
+		{"sleeps", 3, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "sleep main.ask"},
+		{"a daemon", 1, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "idle"},
+		{"a program", 3, 4_000_000, in("syscall", analyzetest.Place("os.(*Process).blockUntilWaitable", 1), analyzetest.Place("os.(*Process).wait", 1)), "exec main.ask"},
+		{"semaphore", 3, 4_000_000, in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), "pool main.ask"},
+		{"limiter", 3, 4_000_000, in("select", library("golang.org/x/time/rate.(*Limiter).wait")), "pool main.ask"},
+	} {
+		r := analyzetest.Record(t)
+		id := uint64(0)
+		for n := range c.goroutines {
+			for from := uint64(0); from < 4_000_000; from += c.lasts {
+				id++
+				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.main"})
+				for at := from; at < from+c.lasts; at += 10_000 {
+					if at%400_000 == 50_000 { // it looks at something now and then
+						r.Add(id, at+n, analyzetest.Running, c.stack[1:]...)
+					} else {
+						r.Add(id, at+n, 0, c.stack...)
+					}
+				}
+			}
+		}
+		got := ""
+		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second}) {
+			got += " " + x.Kind + " " + x.Function
+		}
+		if got = strings.TrimSpace(got); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// Who hands out work to goroutines that compute on all cores waits for them, and no limit is too low. If they wait too, it is.
+func TestFeeder(t *testing.T) {
+	for status, want := range map[tachyon.Status]string{analyzetest.Running: "cpu", 0: "pool"} {
+		r := analyzetest.Record(t)
+		feed := []tachyon.Frame{analyzetest.Wait("chan send"), {File: "/root/go/pkg/mod/golang.org/x/sync@v1.0.0/x.go", Func: "golang.org/x/sync/errgroup.(*Group).Go", Line: 3}, analyzetest.Place("main.feed", 9), analyzetest.Place("main.main", 9)}
+		work := []tachyon.Frame{analyzetest.Place("main.hash", 7), analyzetest.Place("main.work", 7)}
+		if status == 0 {
+			work = slices.Concat(analyzetest.WaitFor("IO wait", 0), work)
+		}
+		for at := uint64(0); at < 4_000_000; at += 10_000 {
+			for id := uint64(2); id < 4; id++ {
+				r.Add(id, at, status, work...)
+			}
+			if at%400_000 == 0 {
+				r.Add(1, at, analyzetest.Running, feed[1:]...)
+			} else {
+				r.Add(1, at, 0, feed...)
+			}
+		}
+		list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 2, Duration: 4 * time.Second})
+		if len(list) != 1 || list[0].Kind != want {
+			t.Errorf("status %d: %+v, want %s", status, list, want)
+		}
+	}
+}
+
+// A request that asks again and again does so too if the server is the program itself.
+func TestChattyItself(t *testing.T) {
+	r := analyzetest.Record(t)
+	for n, name := range []string{"tcp :8080", "tcp :8080 from 127.0.0.1", "tcp 127.0.0.1:8080"} {
+		r.Objects = append(r.Objects, tachyon.Object{Number: int32(n) + 1, Kind: tachyon.ObjectConnection, Name: name})
+	}
+	serve := []tachyon.Frame{analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("net/http.(*conn).serve", 7)}
+	ask := slices.Concat([]tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("main.name", 41)}, serve)
+	at := uint64(0)
+	for range 40 {
+		for range 5 {
+			at += 10_000
+			r.Add(7, at, tachyon.Moved, ask...)
+			r.Add(8, at, 0, append(analyzetest.WaitFor("IO wait", 3), analyzetest.Place("net/http.(*persistConn).readLoop", 1))...)
+		}
+		at += 10_000
+		r.Add(7, at, 0, analyzetest.Wait("IO wait"), analyzetest.Place("bufio.(*Reader).Peek", 148), serve[1])
+	}
+	list := foundIn(t, r, tachyon.Session{Source: "native", Markers: true, GOMAXPROCS: 2, Duration: time.Duration(at) * time.Microsecond})
+	if len(list) != 1 || list[0].Kind != Chatty || list[0].Function != "main.name" {
+		t.Errorf("%+v", list)
 	}
 }

@@ -1,6 +1,9 @@
 package findings
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 const (
 	// idleCores is the number of cores below which a program hardly computes.
@@ -9,9 +12,14 @@ const (
 	idleWork = 0.1
 )
 
+// hardlyWorks reports whether a program hardly computes and its goroutines have hardly anything else to do.
+func (f *facts) hardlyWorks(work time.Duration) bool {
+	return float64(f.used) < idleCores*float64(f.length) && float64(work) < idleWork*float64(f.length)
+}
+
 // idle says that the program had hardly anything to do.
 func idle(f *facts) error {
-	if f.length <= 0 || float64(f.used) >= idleCores*float64(f.length) || float64(f.work) >= idleWork*float64(f.length) || len(f.found) > 0 {
+	if len(f.found) > 0 || !f.hardlyWorks(f.work) {
 		return nil
 	}
 	x := Finding{Kind: Idle, Note: true, Sure: Measured, Command: "report %s --idle"}

@@ -14,6 +14,7 @@ const (
 	opDNS   = "dns"
 	opTLS   = "tls"
 	opDial  = "dial"
+	opExec  = "exec"
 	opSleep = "sleep"
 )
 
@@ -21,6 +22,7 @@ var (
 	syncFunc = regexp.MustCompile(`^(os\.\(\*File\)\.Sync|syscall\.(Fsync|Fdatasync)|internal/poll\.\(\*FD\)\.Fsync|golang\.org/x/sys/unix\.(Fsync|Fdatasync|Msync)|modernc\.org/libc\.X?(fsync|fdatasync)|modernc\.org/libc\.___fsync)$`)
 	dnsFunc  = regexp.MustCompile(`^net\.(\(\*Resolver\)\.(lookup|Lookup|goLookup|exchange|tryOneName)|lookupIP|cgoLookup|goLookup|doBlockingWithCtx)`)
 	tlsFunc  = regexp.MustCompile(`^crypto/tls\.\(\*Conn\)\.(handshakeContext|HandshakeContext|Handshake)$|^net/http\.\(\*persistConn\)\.addTLS`)
+	execFunc = regexp.MustCompile(`^os\.(StartProcess|\(\*Process\)\.[wW]ait)$|^os/exec\.\(\*Cmd\)\.`)
 	dialFunc = regexp.MustCompile(`^net/http\.\(\*Transport\)\.dialConn$|^net\.\(\*(sysDialer|Dialer)\)\.`)
 )
 
@@ -39,6 +41,8 @@ func opOf(p *profile.Profile, rec *profile.Record) string {
 			return opDNS
 		case tlsFunc.MatchString(fr.Func):
 			return opTLS
+		case execFunc.MatchString(fr.Func):
+			return opExec
 		}
 		dials = dials || dialFunc.MatchString(fr.Func)
 	}
@@ -53,11 +57,12 @@ var opWords = map[string]struct{ kind, what, hint string }{
 	opSync: {Fsync, "wait until data are on the disk (fsync)", "several writes can share one fsync"},
 	opDNS:  {DNS, "look up names of hosts", "a connection that is kept, or a cache, needs no look-up"},
 	opTLS:  {TLS, "make TLS handshakes", "a connection that is kept needs none: read the body to its end and close it, share the client"},
+	opExec: {Exec, "run other programs", "can a library do it, or one program that is kept?"},
 	opDial: {Connect, "make connections", "a connection that is kept needs none: read the body to its end and close it, share the client"},
 }
 
 // opOrder is the order in which they are looked for.
-var opOrder = []string{opSync, opDNS, opTLS, opDial}
+var opOrder = []string{opSync, opDNS, opTLS, opExec, opDial}
 
 // perRequest says what requests, or jobs, do each time that they need not.
 func perRequest(f *facts) error {

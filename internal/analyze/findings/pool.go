@@ -24,7 +24,7 @@ func pools(f *facts) error {
 	}
 	for _, s := range f.byWait() {
 		hint := poolWaits[s.wait]
-		if hint == "" || !f.worth(f.of(s), leastShare) {
+		if hint == "" || !f.worth(f.of(s), leastShare) || f.feeds(s.wall) {
 			continue
 		}
 		if s.wait == "a connection of http.Transport" && f.dials(s) {
@@ -32,7 +32,11 @@ func pools(f *facts) error {
 		}
 		name, uses, at, sure := poolHolders(chains[s.place], s.wait)
 		x := Finding{Kind: Pool, Cost: f.of(s), Share: f.share(f.of(s)), Sure: sure, Since: f.since(s.series)}
-		x.Text = fmt.Sprintf("The pool is too small: %s wait for %s: %s, at %s%s", strings.ToLower(f.who()), name, f.part(f.of(s)), s.place.text(), sinceText(x.Since))
+		what := "pool is too small"
+		if !strings.Contains(s.wait, "connection") {
+			what = "limit is too low"
+		}
+		x.Text = fmt.Sprintf("The %s: %s wait for %s: %s, at %s%s", what, strings.ToLower(f.who()), name, f.part(f.of(s)), s.place.text(), sinceText(x.Since))
 		if uses != "" {
 			x.Text += "; who has one " + uses
 			x.about = append(x.about, at)
@@ -46,7 +50,7 @@ func pools(f *facts) error {
 		if x.IsLock() || !x.LikeLock() && !f.likeSemaphore(&x) {
 			continue
 		}
-		if waited := f.waited(&x); f.worth(waited, leastShare) {
+		if waited := f.waited(&x); f.worth(waited, leastShare) && !f.feeds(waited) {
 			f.semaphore(&x, waited)
 		}
 	}

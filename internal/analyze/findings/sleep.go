@@ -14,6 +14,10 @@ func sleeps(f *facts) error {
 		if s.op != opSleep || !f.worth(f.of(s), sleepShare) {
 			continue
 		}
+		if !f.byRequests() && s.wall <= f.length+f.length/20 && f.hardlyWorks(f.work-s.wall) {
+			f.work -= s.wall // one goroutine has nothing to do until a time comes
+			continue
+		}
 		x := Finding{Kind: Sleep, weight: sleepWeight, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Measured, Since: f.since(s.series)}
 		x.Text = fmt.Sprintf("%s sleep: %s, at %s%s.", f.who(), f.part(f.of(s)), s.place.text(), sinceText(x.Since))
 		x.Evidence = []string{"is it a retry, or a poll for something that could wake it?"}

@@ -51,6 +51,8 @@ var knownWaits = []KnownWait{
 	{in: "modernc.org/sqlite/lib._sqliteDefaultBusyCallback", what: LockOfSQLite, sleeps: true},
 
 	{in: "golang.org/x/sync/errgroup.(*Group).Go", what: "a place in errgroup.Group", pool: poolOfGroup, itself: true},
+	{in: "golang.org/x/sync/semaphore.(*Weighted).Acquire", what: "a place in semaphore.Weighted"},
+	{in: "golang.org/x/time/rate.(*Limiter).wait", what: "a token of rate.Limiter"},
 }
 
 // knownHTTP2 are those of HTTP/2, whose code is in several packages (http2Packages).
