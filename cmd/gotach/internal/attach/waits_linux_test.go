@@ -21,7 +21,13 @@ import (
 // A recording from outside and the program's own profile of the same time have the same locks, channels and groups in the same order, with
 // the same names.
 func TestWaits(t *testing.T) {
-	x, out, inside, end := profiled(t, "waits")
+	for _, mode := range []string{"-buildmode=exe", "-buildmode=pie"}[:testenv.Brief(1, 2)] {
+		t.Run(mode, func(t *testing.T) { testWaits(t, mode) })
+	}
+}
+
+func testWaits(t *testing.T, mode string) {
+	x, out, inside, end := profiled(t, "waits", mode)
 	outside := filepath.Join(t.TempDir(), "outside.tach")
 	out.Scan()
 	recordTo(t, x, outside, 1000, func(stop func()) { stop() })
@@ -33,10 +39,10 @@ func TestWaits(t *testing.T) {
 }
 
 // profiled starts a program of testdata, which profiles itself to the file inside until end is called. out has the lines that it prints.
-func profiled(t *testing.T, name string) (x *target, out *bufio.Scanner, inside string, end func()) {
+func profiled(t *testing.T, name string, flags ...string) (x *target, out *bufio.Scanner, inside string, end func()) {
 	dir := t.TempDir()
 	program, inside := filepath.Join(dir, name), filepath.Join(dir, "inside.tach")
-	if out, err := exec.Command("go", "build", "-o", program, "./testdata/"+name).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(append([]string{"build", "-o", program}, flags...), "./testdata/"+name)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(program, inside)
