@@ -99,7 +99,7 @@ func requestsOff(t *testing.T, folder string, byClients bool) (worst float64) {
 	r := testenv.Must(requests.Find(analyze.NewSamples("", src), requests.Options{}))
 	session := src.Metadata().Session
 	begin := int64(math.MaxInt64) // until the first tick nothing is known
-	for g, err := range reader.Goroutines(file) {
+	for g, err := range file.Goroutines() {
 		testenv.OK(t, err)
 		begin = min(begin, int64(g.First))
 	}

@@ -127,8 +127,8 @@ type content interface{ Close() error }
 type (
 	// A series has every sample.
 	series interface {
-		// Series returns a stream that lives as long as the content.
-		Series() (reader.Stream, error)
+		// Series returns the samples as a file that lives as long as the content.
+		Series() (*reader.Reader, error)
 	}
 	// A sum adds the profile up. A series need not be one.
 	sum interface {

@@ -29,7 +29,7 @@ func objectFile(t *testing.T, path string, s tachyon.Session, start uint64, obje
 
 // waitedFor returns what the samples of a stream say that goroutines wait for: the function of the
 // second frame, and the object's symbol, with those of its members.
-func waitedFor(t *testing.T, s reader.Stream) (list []string) {
+func waitedFor(t *testing.T, s *reader.Reader) (list []string) {
 	t.Helper()
 	m := testenv.Must(s.Metadata())
 	objects := map[int32]tachyon.Object{}

@@ -17,7 +17,7 @@ var jsonLines = &Format{
 	open: func(s *source, _ *Options) (content, error) {
 		var in inMemory
 		err := s.read(func(r io.Reader) (err error) {
-			in.Stream, err = jsonl.Read(r)
+			in.Reader, err = jsonl.Read(r)
 			return err
 		})
 		return in, err
@@ -28,10 +28,10 @@ var jsonLines = &Format{
 }
 
 // inMemory is a series that is in memory.
-type inMemory struct{ reader.Stream }
+type inMemory struct{ *reader.Reader }
 
 // Series returns it.
-func (m inMemory) Series() (reader.Stream, error) { return m.Stream, nil }
+func (m inMemory) Series() (*reader.Reader, error) { return m.Reader, nil }
 
 // Close does nothing: there is no file.
 func (inMemory) Close() error { return nil }

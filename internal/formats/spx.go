@@ -60,7 +60,7 @@ type spxContent struct {
 	path   string
 	meta   *spx.Metadata
 	o      *Options
-	series reader.Stream // nil: not asked for yet
+	series *reader.Reader // nil: not asked for yet
 }
 
 func openSPX(path string, o *Options) (content, error) {
@@ -75,7 +75,7 @@ func openSPX(path string, o *Options) (content, error) {
 func (c *spxContent) Close() error { return nil }
 
 // Series makes samples of the report's calls, once.
-func (c *spxContent) Series() (reader.Stream, error) {
+func (c *spxContent) Series() (*reader.Reader, error) {
 	if c.series != nil {
 		return c.series, nil
 	}
@@ -88,12 +88,8 @@ func (c *spxContent) Series() (reader.Stream, error) {
 		return nil, err
 	}
 	defer r.Close()
-	samples, err := r.Samples(names)
-	if err != nil {
-		return nil, err // not samples, which is no nil interface
-	}
-	c.series = samples
-	return samples, nil
+	c.series, err = r.Samples(names)
+	return c.series, err
 }
 
 func (c *spxContent) Profile() (*profile.Profile, error) {

@@ -61,7 +61,7 @@ func openTachyon(s *source, o *Options) (_ content, err error) {
 }
 
 // Series returns the samples of the file.
-func (c *tachyonContent) Series() (reader.Stream, error) { return c.Reader, nil }
+func (c *tachyonContent) Series() (*reader.Reader, error) { return c.Reader, nil }
 
 // Verify checks all samples and the checksum.
 func (c *tachyonContent) Verify() (string, error) {

@@ -168,7 +168,7 @@ func (r *reading) parent(s *stream.Sample) uint64 {
 	n, f := r.src.File()
 	if r.file != n+1 {
 		r.file, r.parents = n+1, map[uint64]uint64{}
-		for g, err := range stream.Goroutines(f.Stream) {
+		for g, err := range f.Stream.Goroutines() {
 			if err != nil || len(r.parents) >= maxParents {
 				break // whoever reads the samples gets the error
 			}

@@ -3,7 +3,6 @@ package reader
 import (
 	"io"
 	"iter"
-	"math"
 
 	"github.com/gotach/profiler/tachyon"
 )
@@ -73,31 +72,6 @@ func (r *Reader) Batches(get func() *Batch, latest uint64) iter.Seq2[*Batch, err
 		n := newNumbering(r.Size(), r.header.Threads, r.header.Threads)
 		defer n.free()
 		n.batches(get, yield, func() error { return d.read(n, true) })
-	}
-}
-
-// Batches returns a stream's samples in batches, as [Reader.Batches] does.
-func Batches(s Stream, get func() *Batch, latest uint64) iter.Seq2[*Batch, error] {
-	if r, ok := s.(interface {
-		Batches(get func() *Batch, latest uint64) iter.Seq2[*Batch, error]
-	}); ok {
-		return r.Batches(get, latest)
-	}
-	return func(yield func(*Batch, error) bool) {
-		n := newNumbering(math.MaxInt64, 0, math.MaxUint32)
-		defer n.free()
-		n.batches(get, yield, func() error {
-			start := s.Header().Start
-			for x, err := range s.Samples() {
-				if err == nil {
-					err = n.sample(x, start)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
 	}
 }
 

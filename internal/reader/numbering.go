@@ -154,26 +154,6 @@ func (n *numbering) add(th *numbered, since uint64, status tachyon.Status, first
 	return len(b.Samples) < batchSize || n.yield()
 }
 
-// sample adds a sample of a stream that has no batches, given the time in µs at which the stream begins.
-func (n *numbering) sample(s *tachyon.Sample, start uint64) error {
-	if err := n.find(s.Thread, s.Interpreter, start); err != nil {
-		return err
-	}
-	th := &n.threads[n.last]
-	since, first, stack := s.Time-th.time, th.begin(), uint32(0)
-	for _, frame := range slices.Backward(s.Stack) {
-		var err error
-		if stack, err = n.push(stack, frame); err != nil {
-			return err
-		}
-	}
-	th.time, th.stack = s.Time, stack
-	if !n.add(th, since, s.Status, first) {
-		return errStop
-	}
-	return nil
-}
-
 // noStack is the stack of a thread before its first sample.
 const noStack = math.MaxUint32
 

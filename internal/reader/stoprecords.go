@@ -24,13 +24,3 @@ func (r *Reader) Stops() iter.Seq2[*tachyon.Stops, error] {
 		}
 	}
 }
-
-// Stops yields those of a stream, as [Reader.Stops] does. A stream without them yields none.
-func Stops(s Stream) iter.Seq2[*tachyon.Stops, error] {
-	if r, ok := s.(interface {
-		Stops() iter.Seq2[*tachyon.Stops, error]
-	}); ok {
-		return r.Stops()
-	}
-	return func(func(*tachyon.Stops, error) bool) {}
-}

@@ -131,7 +131,7 @@ type copiedGoroutine struct {
 // [reader.Reader.Goroutines]. If the files are of several processes, the labels say which.
 func (c *Copy) EachGoroutine() iter.Seq2[*tachyon.Goroutine, error] {
 	if len(c.parts) == 1 {
-		return Goroutines(c.parts[0].Stream)
+		return c.parts[0].Stream.Goroutines()
 	}
 	return func(yield func(*tachyon.Goroutine, error) bool) {
 		weights := maps.Clone(c.weights)
@@ -149,7 +149,7 @@ func (c *Copy) EachGoroutine() iter.Seq2[*tachyon.Goroutine, error] {
 			if several {
 				process = f.processLabels()
 			}
-			for g, err := range Goroutines(f.Stream) {
+			for g, err := range f.Stream.Goroutines() {
 				if err != nil {
 					yield(nil, named(f.File, err))
 					return

@@ -121,7 +121,7 @@ func (p *pipes) start(part *Part) *pipe {
 		if p.o.Markers {
 			latest = math.MaxUint64
 		}
-		for b, err := range reader.Batches(part.Stream, out.used.take, latest) {
+		for b, err := range part.Stream.Batches(out.used.take, latest) {
 			if err != nil {
 				out.err = err
 				return

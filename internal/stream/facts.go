@@ -2,7 +2,6 @@ package stream
 
 import (
 	"errors"
-	"iter"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -44,17 +43,15 @@ type span struct {
 // newFacts reads the facts about a stream's goroutines: the weights, and what the options ask for.
 func newFacts(p *Part, o *Options) (*facts, error) {
 	f := &facts{seed: rand.Uint64(), creators: []Creator{{}}}
-	s, expect, most := p.Stream, mostSlots(p), math.MaxInt32
-	if r, ok := s.(interface{ Size() int64 }); ok {
-		most = int(min(400_000+r.Size(), math.MaxInt32))
-	}
+	s, expect := p.Stream, mostSlots(p)
+	most := int(min(400_000+min(s.Size(), math.MaxInt32), math.MaxInt32))
 	f.list = make([]fact, 0, expect)
 	f.index = make([]uint32, 1<<max(4, bits.Len(uint(expect+expect/2))))
 	clear(f.index) // a page that is read before it is written takes two faults
 	if o.Labels || o.Creators {
 		return f, f.readAll(s, o, most)
 	}
-	weights, err := reader.FirstWeights(s)
+	weights, err := s.FirstWeights()
 	for _, w := range weights {
 		f.of(w.Goroutine).weight = w.Weight
 	}
@@ -65,7 +62,7 @@ func newFacts(p *Part, o *Options) (*facts, error) {
 func (f *facts) readAll(s reader.Stream, o *Options, most int) error {
 	l := &labelling{f: f, last: map[int32]int32{}, unordered: map[int32]bool{}}
 	c := &creatorNumbers{number: map[Creator]uint32{{}: 0}}
-	for g, err := range reader.Goroutines(s) {
+	for g, err := range s.Goroutines() {
 		if err != nil {
 			return err
 		}
@@ -186,6 +183,3 @@ func (f *facts) order(first int32) {
 		f.spans[n].from, f.spans[n].labels = list[i].from, list[i].labels
 	}
 }
-
-// Goroutines returns a stream's metadata of goroutines, perhaps in parts; see [reader.Goroutines].
-func Goroutines(s reader.Stream) iter.Seq2[*tachyon.Goroutine, error] { return reader.Goroutines(s) }

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"iter"
 	"math"
 	"slices"
 
@@ -44,7 +43,7 @@ func (n *objectNumbers) number(p Process, number int32) int32 {
 func (s *Source) Objects() (map[int32]tachyon.Object, error) {
 	out := map[int32]tachyon.Object{}
 	for _, p := range s.parts {
-		list, err := reader.Objects(p.Stream)
+		list, err := reader.ListObjects(p.Stream)
 		if err != nil {
 			if err = s.Damage(named(p.File, err)); err != nil {
 				return nil, err
@@ -74,7 +73,7 @@ func (s *Source) EachObject(use func(o *tachyon.Object)) error {
 		return nil
 	}
 	for _, p := range s.parts {
-		for o, err := range objects(p.Stream) {
+		for o, err := range p.Stream.Objects() {
 			if err != nil {
 				return named(p.File, err)
 			}
@@ -87,27 +86,6 @@ func (s *Source) EachObject(use func(o *tachyon.Object)) error {
 		}
 	}
 	return nil
-}
-
-// objects yields the objects of a stream.
-func objects(s reader.Stream) iter.Seq2[*tachyon.Object, error] {
-	if r, ok := s.(interface {
-		Objects() iter.Seq2[*tachyon.Object, error]
-	}); ok {
-		return r.Objects()
-	}
-	return func(yield func(*tachyon.Object, error) bool) {
-		m, err := s.Metadata()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for _, o := range m.Objects {
-			if !yield(&o, nil) {
-				return
-			}
-		}
-	}
 }
 
 var waitKinds = map[string]string{

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -30,7 +29,7 @@ type Process struct {
 
 // NewPart returns a file as a part. It has neither Process nor place yet.
 func NewPart(f File) (*Part, error) {
-	m, err := reader.Overview(f.Stream)
+	m, err := f.Stream.Overview()
 	if err != nil {
 		return nil, err
 	}

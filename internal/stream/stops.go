@@ -4,8 +4,6 @@ import (
 	"errors"
 	"iter"
 	"slices"
-
-	"github.com/gotach/profiler/internal/reader"
 )
 
 // Stops are how often goroutines stopped running in a time.
@@ -55,7 +53,7 @@ func (s *Source) Stops() iter.Seq2[*Stops, error] {
 func (s *Source) stopsOf(p *Part, yield func(*Stops, error) bool) error {
 	begin := p.Header.Start + p.Shift
 	out := Stops{From: begin, Until: begin}
-	for x, err := range reader.Stops(p.Stream) {
+	for x, err := range p.Stream.Stops() {
 		if err != nil {
 			return err
 		}

@@ -46,8 +46,8 @@ import (
 
 // A File is one of the files of a Source.
 type File struct {
-	Name   string        // put before errors, if there are several files
-	Stream reader.Stream // a *reader.Reader is read fastest
+	Name   string // put before errors, if there are several files
+	Stream reader.Stream
 }
 
 // Options say what to read. The zero value is the usual choice.
@@ -241,8 +241,8 @@ const Many = 32
 
 // compact frees the memory of a file that is not being read, if there are many.
 func (s *Source) compact(f File) {
-	if r, ok := f.Stream.(interface{ Compact() }); ok && s.many {
-		r.Compact()
+	if s.many {
+		f.Stream.Compact()
 	}
 }
 
@@ -345,11 +345,7 @@ func (s *Source) Slots() int { return s.slotCount }
 func (s *Source) MostSlots() int { return mostSlots(s.parts[s.present]) }
 
 func mostSlots(p *Part) int {
-	n := min(int(p.Header.Threads), 1<<20)
-	if r, ok := p.Stream.(interface{ Size() int64 }); ok {
-		n = min(n, int(r.Size()/4)) // a small file may claim to have many
-	}
-	return n
+	return min(int(p.Header.Threads), 1<<20, int(p.Stream.Size()/4)) // a small file may claim to have many
 }
 
 // Single returns the stream of the only file, nil if there are several.

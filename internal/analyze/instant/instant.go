@@ -192,7 +192,7 @@ func (f *instantFinder) parents() error {
 				of[stream.GoroutineInFile(g.ID)] = g
 			}
 		}
-		for g, err := range stream.Goroutines(file.Stream) {
+		for g, err := range file.Stream.Goroutines() {
 			if err != nil {
 				return f.Named(err)
 			}

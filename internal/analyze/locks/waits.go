@@ -213,7 +213,7 @@ func (w *waitChains) load(file int) {
 		return
 	}
 	_, f := w.Source.File()
-	for g, err := range stream.Goroutines(f.Stream) {
+	for g, err := range f.Stream.Goroutines() {
 		if err != nil {
 			w.err = err
 			return

@@ -49,7 +49,7 @@ func (l *lives) load(s *analyze.Sample) error {
 	h := f.Stream.Header()
 	l.rare = l.isRare()
 	since := func(t uint64) uint64 { return min(uint64(max(0, int64(h.Start+t-l.Start))), l.Until) }
-	for g, err := range stream.Goroutines(f.Stream) {
+	for g, err := range f.Stream.Goroutines() {
 		if err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"thread_id":18446744073709551615,"timestamp":0,"frames":null}`))
 	f.Add([]byte(`{"gotach":"file","start_us":1}` + "\n" + `{"gotach":"goroutine","id":1,"labels":[{"from_us":1,"labels":{"a":"b"}}]}` + "\n" + `{"gotach":"object","n":1}` + "\n" + `{"gotach":"x"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var r reader.Stream
+		var r *reader.Reader
 		var err error
 		// The writer's buffers and its encoder take some MB whatever the input.
 		if grown := testenv.Allocated(func() { r, err = Read(bytes.NewReader(b)) }); grown > uint64(32<<20+500*len(b)) {

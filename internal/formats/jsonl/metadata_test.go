@@ -28,7 +28,7 @@ type recording struct {
 	Samples         map[uint64][]string // by thread
 }
 
-func recordingOf(t rapid.TB, s reader.Stream) recording {
+func recordingOf(t rapid.TB, s *reader.Reader) recording {
 	m := testenv.Must(s.Metadata())
 	r := recording{Start: s.Header().Start, Interval: s.Header().Interval, Metadata: m, Samples: map[uint64][]string{}}
 	r.Others = testenv.Must(tach.OtherMetadata(s))

@@ -83,7 +83,7 @@ const (
 
 // Read reads samples and metadata. If no line of the kind "file" comes first, it
 // guesses from the first samples when the profile began and what its interval was.
-func Read(r io.Reader) (reader.Stream, error) {
+func Read(r io.Reader) (*reader.Reader, error) {
 	return tach.InMemory(func(create tach.Create) error { return read(r, create) })
 }
 

@@ -15,7 +15,7 @@ import (
 // becomes a sample on CPU and one off it, as ct says; what is shorter than a
 // microsecond goes to the stack after it. Of calls nested more than 256 deep the
 // innermost are kept.
-func (r *Reader) Samples(functions []Function) (reader.Stream, error) {
+func (r *Reader) Samples(functions []Function) (*reader.Reader, error) {
 	return tach.InMemory(func(create tach.Create) error { return r.samples(functions, create) })
 }
 

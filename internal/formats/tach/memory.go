@@ -12,9 +12,9 @@ import (
 // between two samples of a thread, both in µs.
 type Create func(start, interval uint64) (*writer.Writer, error)
 
-// InMemory returns a stream of the samples that read hands to the writer that it
+// InMemory returns a file of the samples that read hands to the writer that it
 // creates. They are kept in memory, compressed as in a file.
-func InMemory(read func(Create) error) (reader.Stream, error) {
+func InMemory(read func(Create) error) (*reader.Reader, error) {
 	var f memoryFile
 	var w *writer.Writer
 	err := read(func(start, interval uint64) (_ *writer.Writer, err error) {

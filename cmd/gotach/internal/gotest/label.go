@@ -2,6 +2,7 @@ package gotest
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -32,16 +33,24 @@ func testName(function string) string {
 
 // labelled is the profile of a process with the labels package and test.
 type labelled struct {
-	reader.Stream
-	metadata *tachyon.Metadata
-	tests    map[string]bool // that have samples
+	*reader.Reader
+	goroutines []tachyon.Goroutine
+	tests      map[string]bool // that have samples
 }
 
-// Metadata returns the metadata with labels.
-func (l *labelled) Metadata() (*tachyon.Metadata, error) { return l.metadata, nil }
+// Goroutines yields the goroutines with labels.
+func (l *labelled) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
+	return func(yield func(*tachyon.Goroutine, error) bool) {
+		for i := range l.goroutines {
+			if !yield(&l.goroutines[i], nil) {
+				return
+			}
+		}
+	}
+}
 
 // newLabelled reads the profile of a process once. In each stack the function that a runner calls is the test.
-func newLabelled(s reader.Stream, importPath string) (*labelled, error) {
+func newLabelled(s *reader.Reader, importPath string) (*labelled, error) {
 	m, err := s.Metadata()
 	if err != nil {
 		return nil, err
@@ -82,14 +91,12 @@ func newLabelled(s reader.Stream, importPath string) (*labelled, error) {
 		}
 		latest = sample.Time - min(sample.Time, start) + 1 // a sample stands for the time from here to the next one
 	}
-	l := &labelled{Stream: s, tests: map[string]bool{}}
+	l := &labelled{Reader: s, tests: map[string]bool{}}
 	for id := range seen {
 		if t.known[id] == nil {
 			t.known[id] = &tachyon.Goroutine{ID: id}
 		}
 	}
-	out := *m
-	out.Goroutines = nil
 	for _, id := range slices.Sorted(maps.Keys(t.known)) {
 		g := *t.known[id]
 		spans := []mainSpan{{0, t.test(id, g.First)}}
@@ -108,9 +115,8 @@ func newLabelled(s reader.Stream, importPath string) (*labelled, error) {
 			labels = append(labels, tachyon.LabelSpan{From: sp.from, Labels: set})
 		}
 		g.Labels = join(labels, g.Labels)
-		out.Goroutines = append(out.Goroutines, g)
+		l.goroutines = append(l.goroutines, g)
 	}
-	l.metadata = &out
 	return l, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -106,30 +105,12 @@ func (c *collector) begin(file int, f stream.File) error {
 	for len(c.files) < file {
 		c.files = append(c.files, facts{})
 	}
-	session, err := session(f.Stream)
+	m, err := f.Stream.Overview()
 	if err != nil {
 		return err
 	}
-	c.files = append(c.files, c.facts(session))
+	c.files = append(c.files, c.facts(m.Session))
 	return nil
-}
-
-// session returns what a stream says of its session, nil if it says nothing.
-func session(s reader.Stream) (*tachyon.Session, error) {
-	if r, ok := s.(interface {
-		Overview() (*tachyon.Metadata, error)
-	}); ok {
-		m, err := r.Overview()
-		if err != nil {
-			return nil, err
-		}
-		return m.Session, nil
-	}
-	m, err := s.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	return m.Session, nil
 }
 
 func (c *collector) facts(s *tachyon.Session) facts {

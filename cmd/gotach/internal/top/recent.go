@@ -303,40 +303,6 @@ func (w *window) Overview() (*tachyon.Metadata, error) {
 	return &tachyon.Metadata{Session: &s}, nil
 }
 
-// Metadata implements reader.Stream.
-func (w *window) Metadata() (*tachyon.Metadata, error) {
-	m, _ := w.Overview()
-	for g := range w.Goroutines() {
-		m.Goroutines = append(m.Goroutines, *g)
-	}
-	for o := range w.Objects() {
-		m.Objects = append(m.Objects, *o)
-	}
-	return m, nil
-}
-
-// Samples implements reader.Stream.
-func (w *window) Samples() iter.Seq2[*tachyon.Sample, error] {
-	return func(yield func(*tachyon.Sample, error) bool) {
-		var threads []reader.Thread
-		var s tachyon.Sample
-		for b := range w.Batches(nil, tachyon.MaxTime) {
-			threads = append(threads, b.Threads...)
-			for i := range b.Samples {
-				x := &b.Samples[i]
-				s.Thread, s.Interpreter = threads[x.Thread].ID, threads[x.Thread].Interpreter
-				s.Time, s.Status, s.Stack = x.Time, x.Status, s.Stack[:0]
-				for n := x.Stack; n != 0; n = b.Stacks[n].Caller {
-					s.Stack = append(s.Stack, b.Stacks[n].Frame)
-				}
-				if !yield(&s, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // each calls use with the samples in the window. Of their time only what is in the window is left: the
 // weight in µs, which ends at the given time.
 func (w *window) each(use func(s *reader.BatchSample, at, weight uint64) bool) {
@@ -454,6 +420,17 @@ func (w *window) Objects() iter.Seq2[*tachyon.Object, error] {
 		}
 	}
 }
+
+// Stops yields nothing: top does not count stops.
+func (w *window) Stops() iter.Seq2[*tachyon.Stops, error] {
+	return func(func(*tachyon.Stops, error) bool) {}
+}
+
+// Size implements reader.Stream: what is in memory was counted when it was read.
+func (w *window) Size() int64 { return math.MaxInt64 }
+
+// Compact implements reader.Stream.
+func (w *window) Compact() {}
 
 // trim drops the oldest parts if there are more than so many.
 func (r *recent) trim(most int) {
