@@ -345,7 +345,7 @@ func (s *Source) Slots() int { return s.slotCount }
 func (s *Source) MostSlots() int { return mostSlots(s.parts[s.present]) }
 
 func mostSlots(p *Part) int {
-	return min(int(p.Header.Threads), 1<<20, int(p.Stream.Size()/4)) // a small file may claim to have many
+	return int(min(int64(p.Header.Threads), 1<<20, p.Stream.Size()/4)) // a small file may claim to have many
 }
 
 // Single returns the stream of the only file, nil if there are several.
