@@ -30,14 +30,14 @@ func TestMeasureAttached(t *testing.T) {
 	programs := attachedPrograms[:testenv.Times(2, len(attachedPrograms))]
 	bound := float64(testenv.Times(3, 1)) // points; the ends of short recordings are a part of them
 	gotach := testenv.Must(testenv.BuildGotach(t.TempDir()))
-	all := slices.DeleteFunc(readCauses(t), func(c cause) bool { return !slices.Contains(programs, c.name) })
+	all := slices.DeleteFunc(readCauses(t), func(c cause) bool { return !slices.Contains(programs, c.Name) })
 	bin := buildCauses(t, all)
 	for _, c := range all {
-		t.Run(c.name, func(t *testing.T) {
-			judge.AtMost(t, c.name+", from outside", "points, or half percent of CPU time", bound, func() float64 {
+		t.Run(c.Name, func(t *testing.T) {
+			judge.AtMost(t, c.Name+", from outside", "points, or half percent of CPU time", bound, func() float64 {
 				dir := t.TempDir()
 				inside, outside := filepath.Join(dir, "inside.tach"), filepath.Join(dir, "outside.tach")
-				cmd := exec.Command(filepath.Join(bin, c.name), "-d", "8s")
+				cmd := exec.Command(filepath.Join(bin, c.Name), "-d", "8s")
 				cmd.Env = append(os.Environ(), "PROFILE_OUT="+inside, "PROFILE_BUDGET=10")
 				testenv.OK(t, cmd.Start())
 				testenv.Await(func() bool { _, err := os.Stat(inside); return err == nil }) // its session has begun

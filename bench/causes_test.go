@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/analyze/findings"
 	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/reader"
@@ -36,7 +37,7 @@ var causesSample = []string{"leak-senders", "lock-fsync", "pool-http", "slow-pee
 //	go test -tags measure ./bench -run TestMeasureFindings -record-causes all
 func TestMeasureFindings(t *testing.T) {
 	all := readCauses(t)
-	programs := slices.DeleteFunc(slices.Clone(all), func(p cause) bool { return !slices.Contains(causesSample, p.name) })
+	programs := slices.DeleteFunc(slices.Clone(all), func(p cause) bool { return !slices.Contains(causesSample, p.Name) })
 	what, bound, length := "planted causes that are not the first finding", 0.0, 2*time.Second
 	if *recordCauses != "" {
 		record(t, all)
@@ -64,12 +65,12 @@ func TestMeasureFindings(t *testing.T) {
 		for i, p := range programs {
 			rank := p.rank(lists[i])
 			switch {
-			case p.kinds == nil:
+			case p.Healthy():
 				healthy++
 				if rank == 0 {
 					silent++
 				} else {
-					t.Logf("%s: want no finding: %s", p.name, texts(lists[i]))
+					t.Logf("%s: want no finding: %s", p.Name, texts(lists[i]))
 				}
 				continue
 			case rank == 1:
@@ -80,7 +81,7 @@ func TestMeasureFindings(t *testing.T) {
 			}
 			planted++
 			if rank != 1 {
-				t.Logf("%s: want %v in %v, rank %d: %s", p.name, p.kinds, p.functions, rank, texts(lists[i]))
+				t.Logf("%s: want %v in %v, rank %d: %s", p.Name, p.Kinds, p.Functions, rank, texts(lists[i]))
 			}
 		}
 		t.Logf("of %d causes %d are the first finding, %d among the first three; of %d healthy programs %d have none", planted, first, three, healthy, silent)
@@ -92,22 +93,11 @@ func TestMeasureFindings(t *testing.T) {
 	})
 }
 
-// A cause is a line of testdata/causes/causes.txt.
-type cause struct {
-	name             string
-	kinds, functions []string // none: the program is healthy
-}
+type cause struct{ analyzetest.Cause }
 
 func readCauses(t *testing.T) (list []cause) {
-	text := testenv.Must(os.ReadFile("../testdata/causes/causes.txt"))
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] != "#" {
-			c := cause{name: f[0], functions: f[2:]}
-			if f[1] != "healthy" {
-				c.kinds = strings.Split(f[1], ",")
-			}
-			list = append(list, c)
-		}
+	for _, c := range analyzetest.Causes(t, "..") {
+		list = append(list, cause{c})
 	}
 	return list
 }
@@ -116,10 +106,7 @@ func readCauses(t *testing.T) (list []cause) {
 // a problem.
 func (c *cause) rank(list []findings.Finding) int {
 	return 1 + slices.IndexFunc(list, func(x findings.Finding) bool {
-		if c.kinds == nil {
-			return !x.Note
-		}
-		return slices.Contains(c.kinds, x.Kind) && (x.Function == "" || slices.Contains(c.functions, x.Function))
+		return c.Healthy() && !x.Note || c.Is(x.Kind, x.Function)
 	})
 }
 
@@ -139,7 +126,7 @@ func buildCauses(t *testing.T, programs []cause, flags ...string) (bin string) {
 	bin = t.TempDir()
 	args := append(append([]string{"build"}, flags...), "-o", bin+"/")
 	for _, p := range programs {
-		args = append(args, "./"+p.name)
+		args = append(args, "./"+p.Name)
 	}
 	build := exec.Command("go", args...)
 	build.Dir, build.Env = "../testdata/causes", append(os.Environ(), "GOWORK=off")
@@ -151,18 +138,18 @@ func buildCauses(t *testing.T, programs []cause, flags ...string) (bin string) {
 
 // run runs a program and returns the path of its profile.
 func (c *cause) run(t *testing.T, bin, dir string, length time.Duration) string {
-	path := filepath.Join(dir, c.name+".tach")
-	cmd := exec.Command(filepath.Join(bin, c.name), "-d", length.String())
+	path := filepath.Join(dir, c.Name+".tach")
+	cmd := exec.Command(filepath.Join(bin, c.Name), "-d", length.String())
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PROFILE_OUT="+path)
 	var out []byte
 	var err error
-	if slices.Contains(c.kinds, findings.Quota) {
+	if slices.Contains(c.Kinds, findings.Quota) {
 		t.Run("", func(t *testing.T) { out, err = testenv.RunLimited(t, 0.5, cmd) }) // a cgroup is removed with its test
 	} else {
 		out, err = cmd.CombinedOutput()
 	}
 	if err != nil {
-		t.Errorf("%s: %v\n%s", c.name, err, out)
+		t.Errorf("%s: %v\n%s", c.Name, err, out)
 	}
 	return path
 }
@@ -183,12 +170,12 @@ func whatIsWrong(path string) []findings.Finding {
 func record(t *testing.T, all []cause) {
 	const folder = "../internal/analyze/findings/testdata/causes"
 	all = slices.DeleteFunc(all, func(c cause) bool {
-		return *recordCauses != "all" && !slices.Contains(strings.Split(*recordCauses, ","), c.name)
+		return *recordCauses != "all" && !slices.Contains(strings.Split(*recordCauses, ","), c.Name)
 	})
 	testenv.OK(t, os.MkdirAll(folder, 0o755))
 	bin, dir := buildCauses(t, all, "-trimpath"), t.TempDir()
 	for _, c := range all {
 		profile := testenv.Must(os.ReadFile(c.run(t, bin, dir, 3*time.Second)))
-		testenv.OK(t, os.WriteFile(filepath.Join(folder, c.name+".tach"), profile, 0o644))
+		testenv.OK(t, os.WriteFile(filepath.Join(folder, c.Name+".tach"), profile, 0o644))
 	}
 }

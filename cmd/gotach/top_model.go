@@ -241,7 +241,7 @@ func (m *topModel) looked(msg lookedMsg) tea.Cmd {
 	}
 	if msg.look != nil {
 		first := m.look == nil
-		if m.look = msg.look; msg.find {
+		if m.look = msg.look; msg.find && msg.look.Findings != nil {
 			m.found, m.foundAt, m.foundTo, m.costly = msg.look.Findings, time.Now(), msg.look.To, msg.took
 		}
 		if first && !msg.look.Live && msg.look.Ended == "" { // play it from the beginning

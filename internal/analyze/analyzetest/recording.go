@@ -2,6 +2,7 @@
 //
 // # Files
 //
+//   - cause.go: what is planted in the programs of testdata/causes
 //   - recorder.go: records the programs of the sessions anew
 //   - session.go: a session, and what its program says of itself
 //   - recording.go: profiles that a test makes

@@ -147,6 +147,9 @@ func (f *facts) ordered() []Finding {
 	return out
 }
 
+// Leads reports whether nothing else is worth reading before it.
+func (x *Finding) Leads() bool { return x.first }
+
 // score is that by which findings are ordered: the share, or that of the time on the clock.
 func (x *Finding) score() float64 {
 	score := max(x.Share, x.clock)

@@ -2,7 +2,6 @@ package findings
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,16 +75,11 @@ func TestSessions(t *testing.T) {
 // ones have none, and each sentence is as in causes.findings. TestMeasureFindings in bench records them anew, which is needed
 // after a change of a program: its text is read.
 func TestCauses(t *testing.T) {
-	const programs = "../../../testdata/causes"
 	below := testenv.Must(source.Below([]string{"../../../testdata"})) // names in the recordings are those of -trimpath
 	var all strings.Builder
-	for line := range strings.Lines(string(testenv.Must(os.ReadFile(programs + "/causes.txt")))) {
-		f := strings.Fields(line)
-		if len(f) < 2 || f[0] == "#" {
-			continue
-		}
-		list := findWith(t, "testdata/causes/"+f[0]+".tach", below.Read)
-		fmt.Fprintf(&all, "%s\n", f[0])
+	for _, c := range analyzetest.Causes(t, "../../..") {
+		list := findWith(t, "testdata/causes/"+c.Name+".tach", below.Read)
+		fmt.Fprintf(&all, "%s\n", c.Name)
 		for _, x := range list {
 			note := ""
 			if x.Note {
@@ -96,17 +90,12 @@ func TestCauses(t *testing.T) {
 				fmt.Fprintf(&all, "\t\t%s\n", e)
 			}
 		}
-		if f[1] == "healthy" {
+		if c.Healthy() {
 			if Problems(list) > 0 {
-				t.Errorf("%s is healthy: %+v", f[0], list)
+				t.Errorf("%s is healthy: %+v", c.Name, list)
 			}
-			continue
-		}
-		rank := slices.IndexFunc(list, func(x Finding) bool {
-			return slices.Contains(strings.Split(f[1], ","), x.Kind) && (x.Function == "" || slices.Contains(f[2:], x.Function))
-		})
-		if rank != 0 {
-			t.Errorf("%s: want %s: %+v", f[0], f[1], list)
+		} else if len(list) == 0 || !c.Is(list[0].Kind, list[0].Function) {
+			t.Errorf("%s: want %v: %+v", c.Name, c.Kinds, list)
 		}
 	}
 	testenv.Golden(t, "testdata/causes.findings", all.String(), *analyzetest.Update)

@@ -166,6 +166,7 @@ func (s *fileSource) read(w *Watch) error {
 	p.forget()
 	if session := s.f.Session(); session != nil {
 		p.session = session
+		p.mark()
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
@@ -51,13 +52,59 @@ type part struct {
 	creations  []creation
 	number     map[creation]uint32
 	objects    map[int32]*tachyon.Object
+	marks      []mark // in order of time
 }
 
 // A fact is what is known about a goroutine.
 type fact struct {
+	parent   uint64 // goroutine that created it; 0: unknown
 	creation uint32 // index into creations + 1; 0: unknown
 	weight   uint32 // µs, of its first sample in the file; 0: unknown
 	last     uint64 // µs since the start of the file: its latest sample when the sampler told about it for the last time
+}
+
+// A mark is what the CPU quota had taken from the program at a time.
+type mark struct {
+	at      uint64 // µs since the start of the file
+	periods int64
+	time    time.Duration
+}
+
+const (
+	maxMarks = 1 << 12
+	// nearMarks is the time between marks, in µs, for which what the quota took may be spread evenly.
+	nearMarks = 5_000_000
+	// mostMarks is the part of a longer time that must be in the window for that.
+	mostMarks = 0.9
+)
+
+// mark notes what the session says now.
+func (p *part) mark() {
+	if p.session == nil {
+		return
+	}
+	at := uint64(max(0, p.session.Duration.Microseconds()))
+	if at <= p.marks[len(p.marks)-1].at {
+		return
+	}
+	if len(p.marks) == maxMarks {
+		p.marks = slices.Delete(p.marks, 0, maxMarks/2)
+	}
+	p.marks = append(p.marks, mark{at, p.session.ThrottledPeriods, p.session.Throttled})
+}
+
+// throttled returns what the CPU quota took between two times in µs. Where marks are far apart, nobody knows when that was.
+func (p *part) throttled(from, to uint64) (periods int64, d time.Duration) {
+	for i, b := range p.marks[1:] {
+		a := p.marks[i]
+		begin, end := p.header.Start+a.at, p.header.Start+b.at
+		within := float64(min(to, end)-min(to, end, max(from, begin))) / float64(b.at-a.at)
+		if within >= mostMarks || b.at-a.at <= nearMarks {
+			periods += int64(math.Round(within * float64(b.periods-a.periods)))
+			d += time.Duration(within * float64(b.time-a.time))
+		}
+	}
+	return periods, d
 }
 
 // A latest is the latest sample of a thread.
@@ -83,8 +130,13 @@ func (r *recent) reset() { *r = recent{most: r.most, behind: r.behind} }
 // end returns where the latest window of a running program ends, in µs.
 func (r *recent) end() uint64 { return r.to - min(r.behind, (r.to-min(r.to, r.from))/2) }
 
+// unsure reports whether goroutines that seem to wait at a time may have ended before it: the session is young.
+func (r *recent) unsure(to uint64) bool {
+	return r.parts[len(r.parts)-1].running && r.to < to+r.behind
+}
+
 func newPart() *part {
-	return &part{goroutines: map[uint64]fact{}, number: map[creation]uint32{}, objects: map[int32]*tachyon.Object{}}
+	return &part{goroutines: map[uint64]fact{}, number: map[creation]uint32{}, objects: map[int32]*tachyon.Object{}, marks: make([]mark, 1)}
 }
 
 // add adds a batch of a part.
@@ -205,6 +257,7 @@ func (p *part) goroutine(g *tachyon.Goroutine) {
 		}
 		f.creation = n
 	}
+	f.parent = cmp.Or(f.parent, g.Parent)
 	if g.FirstWeight > 0 {
 		f.weight = uint32(min(g.FirstWeight, math.MaxUint32))
 	}
@@ -300,6 +353,7 @@ func (w *window) Overview() (*tachyon.Metadata, error) {
 	s.Start, s.Duration = microTime(w.from), reader.Micros(w.to-min(w.to, w.from))
 	s.Part, s.SessionStart = w.number, microTime(w.first.header.Start)
 	s.Counts = tachyon.Counts{TicksAsked: s.TicksAsked, TicksReached: s.TicksReached} // nobody knows the others for the window
+	s.ThrottledPeriods, s.Throttled = w.throttled(w.from, w.to)
 	return &tachyon.Metadata{Session: &s}, nil
 }
 
@@ -371,42 +425,54 @@ func (w *window) Batches(get func() *reader.Batch, _ uint64) iter.Seq2[*reader.B
 	}
 }
 
-// firsts calls use with the threads of the window, and with the weights of their first samples in it.
-func (w *window) firsts(use func(thread uint32, weight uint64) bool) {
-	seen := make([]bool, len(w.threads))
-	w.each(func(s *reader.BatchSample, _, weight uint64) bool {
-		if seen[s.Thread] {
-			return true
+// A stay is when a thread has samples in a window.
+type stay struct {
+	thread      uint32
+	weight      uint64 // of the first one
+	first, last uint64 // since the beginning of the window
+}
+
+// stays returns those of all threads in the window.
+func (w *window) stays() (list []stay) {
+	number := make([]uint32, len(w.threads)) // index into list + 1
+	w.each(func(s *reader.BatchSample, at, weight uint64) bool {
+		n := number[s.Thread]
+		if n == 0 {
+			list = append(list, stay{thread: s.Thread, weight: weight, first: at - w.from})
+			n = uint32(len(list))
+			number[s.Thread] = n
 		}
-		seen[s.Thread] = true
-		return use(s.Thread, weight)
+		list[n-1].last = at - w.from
+		return true
 	})
+	return list
 }
 
 // FirstWeights returns the weights of the first samples in the window, by goroutine.
 func (w *window) FirstWeights() ([]reader.FirstWeight, error) {
 	var list []reader.FirstWeight
-	w.firsts(func(thread uint32, weight uint64) bool {
-		list = append(list, reader.FirstWeight{Goroutine: w.threads[thread].ID, Weight: weight})
-		return true
-	})
+	for _, x := range w.stays() {
+		list = append(list, reader.FirstWeight{Goroutine: w.threads[x.thread].ID, Weight: x.weight})
+	}
 	slices.SortStableFunc(list, func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) })
 	return list, nil
 }
 
-// Goroutines yields the weights of the first samples in the window, and where goroutines were created. There are no
-// labels.
+// Goroutines yields when goroutines were seen in the window, the weights of their first samples in it, and who created them where.
+// There are no labels.
 func (w *window) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	return func(yield func(*tachyon.Goroutine, error) bool) {
-		var g tachyon.Goroutine
-		w.firsts(func(thread uint32, weight uint64) bool {
-			g = tachyon.Goroutine{ID: w.threads[thread].ID, FirstWeight: weight}
-			if f := w.goroutines[g.ID]; f.creation > 0 {
+		for _, x := range w.stays() {
+			f := w.goroutines[w.threads[x.thread].ID]
+			g := tachyon.Goroutine{ID: w.threads[x.thread].ID, Parent: f.parent, First: x.first, Last: x.last, FirstWeight: x.weight}
+			if f.creation > 0 {
 				c := &w.creations[f.creation-1]
 				g.CreatedBy, g.CreatedAt = c.by, c.at
 			}
-			return yield(&g, nil)
-		})
+			if !yield(&g, nil) {
+				return
+			}
+		}
 	}
 }
 

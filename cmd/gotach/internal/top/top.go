@@ -94,7 +94,8 @@ type Look struct {
 	Groups    *profile.Report // by the place where goroutines were created
 	Leaks     *leaks.Leaks    // with Groups
 	Locks     *locks.Locks
-	// Findings are what is wrong with the program in the window, without notes; empty: nothing, or they were not asked for.
+	// Findings are what is wrong with the program in the window, without notes; empty: nothing; nil: they were not asked for, or
+	// nobody knows yet which goroutines have ended.
 	Findings []findings.Finding
 }
 
@@ -142,6 +143,7 @@ func (w *Watch) Look(q Query) (*Look, error) {
 	if l.Session != nil {
 		l.MostGoroutines = l.Session.MaxGoroutines
 	}
+	q.Findings = q.Findings && !(w.state.Live && r.unsure(to))
 	files := r.window(from, to)
 	return l, l.analyze(files, q)
 }
@@ -227,7 +229,7 @@ func find(files []stream.File, q Query) ([]findings.Finding, error) {
 		return nil, err
 	}
 	list, err := findings.OfSurvey(survey, "FILE", mostSearched)
-	return slices.DeleteFunc(list, func(x findings.Finding) bool { return x.Note }), err
+	return slices.DeleteFunc(list, func(x findings.Finding) bool { return x.Note && !x.Leads() }), err
 }
 
 // news returns what a follower tells about a part.

@@ -134,6 +134,7 @@ func (s *urlSource) add(w *Watch, b []byte) error {
 	defer w.mu.Unlock()
 	p := newPart()
 	p.header, p.frames, p.session = r.Header(), r.Frames(), m.Session
+	p.mark()
 	for g, err := range r.Goroutines() {
 		if err != nil {
 			return err
