@@ -69,6 +69,10 @@ type Session struct {
 	Markers bool `json:"markers,omitempty"`
 	Counts
 
+	// Instant says that the samples are those of one instant, as a core file has it: each goroutine has one, of 1 µs, which counts it. No time
+	// was measured.
+	Instant bool `json:"instant,omitempty"`
+
 	// Objects says for which waits the source knows the object: AllObjects, or OnlyChannels with
 	// Go 1.25. It is "" if it knows none. See [Object].
 	Objects string `json:"objects,omitempty"`

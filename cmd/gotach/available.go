@@ -35,7 +35,7 @@ const mostValues = 1000
 
 // readAvailable reads what can be selected in files.
 func readAvailable(ctx context.Context, paths []string, from string) (*available, error) {
-	in, err := formats.OpenAll(paths, formats.Options{From: from, Context: ctx, Samples: true})
+	in, err := openAll(paths, formats.Options{From: from, Context: ctx, Samples: true})
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,17 @@ report --by peer" has it: 10.2.3.4:5432, 10.2.3.4, :5432 or a path.
 end), 15:04:05 or 2006-01-02T15:04:05 (local time).
 
 If nothing is selected, the command says what there is, and exits with 1.`},
+	{Use: "core", Short: "What commands say of a core file", Long: `report, locks, waits, stacks, info, verify, dump and convert read a core file of a Go program, as after a
+crash with GOTRACEBACK=crash and "ulimit -c unlimited", or by gcore PID. The executable is the one that the core names, or one whose
+path comes after it.
+
+  gotach report core
+  gotach locks core ./app
+  gotach waits 'main\.serve$' core
+
+A core is of one instant, and nobody has measured a time. So numbers of goroutines stand where times would; in JSON and in files of
+other formats 1 µs is one goroutine. Commands that say how long something took, such as why, refuse it. stacks says how long a goroutine
+has waited at least.`},
 	{Use: "source", Short: "Which source files are read, for the names of locks", Long: `A profile names the source files of its program. With --source DIR those below DIR are read, and
 no others. Without it only Go files are read that have the named function at the named line, and
 only those of the module of the present folder, of GOROOT and of the module cache: a profile may

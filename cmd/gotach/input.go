@@ -35,7 +35,7 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 			o.Warn(fmt.Errorf("%w; the other files are read", err))
 		}
 	}
-	in, err := formats.OpenAll(paths, o)
+	in, err := openAll(paths, o)
 	if errors.Is(err, formats.ErrUnknownFormat) {
 		err = fmt.Errorf("%w; gotach formats lists the formats, --from FORMAT sets one", err)
 	}
@@ -45,6 +45,9 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	defer in.Close()
 	for _, name := range in.Unfinished() {
 		printf(e.stderr, "gotach: %s: unfinished; all that it has until now is read. If its program was killed, gotach recover finishes it\n", name)
+	}
+	if err := instantOnly(in, what); err != nil {
+		return err
 	}
 	if err := use(in); errors.As(err, &usageError{}) {
 		return err
@@ -66,6 +69,9 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 // readEach reads files one after the other, each as a profile of its own. Those that a rotation has removed since it warns of.
 func (e *env) readEach(what string, paths []string, o formats.Options, use func(*formats.Input) error) error {
 	some := false
+	if o.From == "" && isCore(paths[0]) {
+		return e.read(what, paths, o, use)
+	}
 	for i, path := range paths {
 		err := e.read(what, []string{path}, o, use)
 		if gone := formats.Gone(path, paths, err); gone != nil && (some || i < len(paths)-1) {

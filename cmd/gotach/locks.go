@@ -89,7 +89,7 @@ Here they select the waits that count. Any goroutine can be the holder.`,
 				if !each {
 					l = l.Group()
 				}
-				t := lockTable{paint: newPaint(e.stdout), width: width(e.stdout), top: top}
+				t := lockTable{paint: newPaint(e.stdout), width: width(e.stdout), top: top, instant: in.Instant()}
 				t.render(in.Name, l)
 				_, err = e.stdout.Write(t.b.Bytes())
 				return err
@@ -119,6 +119,18 @@ type lockTable struct {
 	width int
 	top   int
 	tick  time.Duration
+
+	instant bool // the profile is that of one instant: there are numbers of goroutines, and no times
+}
+
+func (t *lockTable) amount(d time.Duration) string { return unitless(d, t.instant) }
+
+// columns returns what stands before a name. What is "" is left out, and times where nothing was measured.
+func (t *lockTable) columns(waited, goroutines, waits, longest string) string {
+	if t.instant {
+		return fmt.Sprintf("%10s  ", waited)
+	}
+	return fmt.Sprintf("%8s  %10s  %6s  %7s  ", waited, goroutines, waits, longest)
 }
 
 func (t *lockTable) line(format string, args ...any) { printf(&t.b, format+"\n", args...) }
@@ -135,27 +147,41 @@ func (t *lockTable) render(name string, l *locks.Locks) {
 			others = append(others, x)
 		}
 	}
-	title := t.paint.bold(name + ":")
+	title, long := t.paint.bold(name+":"), duration(l.Duration)+", "
+	if t.instant {
+		long = ""
+	}
 	if len(locks) == 0 {
-		t.line("%s %s, no goroutine was seen waiting for a lock", title, duration(l.Duration))
+		t.line("%s %sno goroutine was seen waiting for a lock", title, long)
 		if len(others) == 0 {
 			t.line("Nor for a channel, WaitGroup or Cond. gotach report shows where goroutines were.")
 		}
 	} else {
-		t.line("%s %s, goroutines waited %s for %s", title, duration(l.Duration), duration(l.Waited), plural(int64(count), "lock"))
+		waited := "goroutines waited " + t.amount(l.Waited)
+		if t.instant {
+			waited = plural(int64(l.Waited/time.Microsecond), "goroutine") + " waited"
+		}
+		t.line("%s %s%s for %s", title, long, waited, plural(int64(count), "lock"))
 	}
 	if l.Idle > 0 {
-		t.line("left out: %s idle, in which goroutines waited for the next thing to do", duration(l.Idle))
+		what := " idle, in which goroutines waited for the next thing to do"
+		if t.instant {
+			what = " idle, which waited for the next thing to do"
+		}
+		t.line("left out: %s%s", t.amount(l.Idle), what)
 	}
 	t.section("LOCK", locks)
 	t.section("CHANNEL OR GROUP", others)
 }
 
 // lockColumns is the width of the columns before the name.
-const lockColumns = 39
+const lockColumns, instantColumns = 39, 14 // the latter of an instant
 
 // indent is the number of columns before a line that says more of a lock. On a narrow terminal it begins below LONGEST.
 func (t *lockTable) indent() int {
+	if t.instant {
+		return instantColumns
+	}
 	if t.width < 100 {
 		return lockColumns - 9
 	}
@@ -167,7 +193,11 @@ func (t *lockTable) section(title string, list []locks.Lock) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.paint.bold(fmt.Sprintf("%8s  %10s  %6s  %7s  %s", "WAITED", "GOROUTINES", "WAITS", "LONGEST", title)))
+	head := t.columns("WAITED", "GOROUTINES", "WAITS", "LONGEST")
+	if t.instant {
+		head = t.columns("GOROUTINES", "", "", "")
+	}
+	t.line("%s", t.paint.bold(head+title))
 	for i := range list {
 		if t.top > 0 && i == t.top {
 			t.line("… and %d more (--top 0 shows all)", len(list)-i)
@@ -205,15 +235,16 @@ func (t *lockTable) lock(x *locks.Lock) {
 		number = fmt.Sprintf(", %d objects", x.Objects)
 	}
 	kind := x.Kind + number
-	room := max(minName, t.width-lockColumns-utf8.RuneCountInString(kind)-2)
-	t.line("%8s  %10d  %6s  %7s  %s  %s", duration(x.Waited), x.Goroutines, waitCount(x, x.Waits), longestWait(x), t.paint.bold(shorten(x.Name, room)), t.paint.dim(kind))
+	columns := t.columns(t.amount(x.Waited), fmt.Sprint(x.Goroutines), waitCount(x, x.Waits), longestWait(x))
+	room := max(minName, t.width-len(columns)-utf8.RuneCountInString(kind)-2)
+	t.line("%s%s  %s", columns, t.paint.bold(shorten(x.Name, room)), t.paint.dim(kind))
 	for i, s := range x.Sites {
 		if i == mostSites {
 			break
 		}
 		reason := "[" + s.Reason + "] "
 		room := t.width - t.indent() - utf8.RuneCountInString(reason)
-		t.line("%-*s%s%s", t.indent(), fmt.Sprintf("%8s  %10s  %6s", duration(s.Waited), "", waitCount(x, s.Waits)), t.paint.wait(reason),
+		t.line("%-*.*s%s%s", t.indent(), t.indent(), t.columns(t.amount(s.Waited), "", waitCount(x, s.Waits), ""), t.paint.wait(reason),
 			site(t.paint, s.Func, fmt.Sprintf("%s:%d", baseName(s.File), s.Line), room))
 	}
 	switch {
@@ -246,9 +277,13 @@ func (t *lockTable) holder(x *locks.Lock) {
 		}
 		state := "[" + l.State + "] "
 		room := t.width - t.indent() - utf8.RuneCountInString(state)
-		t.line("%8s%*s%s%s", duration(l.Time), t.indent()-8, "", t.paint.busy(state), site(t.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), room))
+		waited := t.amount(l.Time)
+		if t.instant {
+			waited = "" // it would be the number of those that wait
+		}
+		t.line("%-*.*s%s%s", t.indent(), t.indent(), t.columns(waited, "", "", ""), t.paint.busy(state), site(t.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), room))
 	}
-	if h.TooShort {
+	if h.TooShort && !t.instant {
 		t.line("%*smost holds are shorter than two ticks of %s:", t.indent(), "", duration(t.tick))
 		t.line("%*stoo short to tell one from the next", t.indent(), "")
 	}

@@ -92,7 +92,8 @@ added to the ids of the second process, twice that to those of the third, and so
 missing is shown as "[not recorded]". Of several files, one that is damaged or of another kind
 causes a warning, and the exit code 1; the others are read.
 
-Of a process or a URL, report is gotach top.
+Of a process or a URL, report is gotach top. Of a core file it shows how many goroutines did what:
+see "gotach help core".
 
 If a NYTProf file is incomplete, report prints the complete part and then the error.
 CALLED is the number of calls of a function, from NYTProf and SPX files.`,
@@ -219,6 +220,13 @@ func printReport(e *env, paths []string, o formats.Options, fl reportFlags) erro
 	}
 	o.Prefix = true
 	return e.read("report", paths, o, func(in *formats.Input) error {
+		instant := in.Instant()
+		switch {
+		case instant && fl.screen:
+			return e.instantScreen(in, paths, ao, o)
+		case instant && (fl.weight == "latency" || fl.by == report.ByRan):
+			return usagef("report: --weight latency and --by %s need times, and %s is of one instant", report.ByRan, in.Name)
+		}
 		if fl.screen && in.HasSession() {
 			s, err := e.newScreen(in, paths, ao, o.Select == nil && !fl.idle && !fl.apart)
 			if err == nil {
@@ -234,7 +242,7 @@ func printReport(e *env, paths []string, o formats.Options, fl reportFlags) erro
 			s.choice = o.Select
 			return e.print(s.render())
 		}
-		ao.Series = isTerminal(e.stdout) && !fl.json
+		ao.Series = isTerminal(e.stdout) && !fl.json && !instant
 		r, err := makeReport(in, ao, ro)
 		if err == nil && in.HasSamples() {
 			err = e.selected(paths, &o)

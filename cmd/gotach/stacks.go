@@ -51,9 +51,6 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 				return e.stacksNow(pid, grouped, asJSON)
 			}
 			if isCore(args[0]) {
-				if len(args) > 2 {
-					return usagef("stacks: %d files; a core and its executable are two", len(args))
-				}
 				if err := onlyFiles(cmd, args[0]+" is a core"); err != nil {
 					return err
 				}

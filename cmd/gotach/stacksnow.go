@@ -1,19 +1,13 @@
 package main
 
 import (
-	"debug/elf"
-	"encoding/binary"
-	"io"
-	"os"
-	"strings"
-
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
 	"github.com/gotach/profiler/cmd/gotach/internal/attach"
 	"github.com/gotach/profiler/internal/analyze/instant"
-	"github.com/gotach/profiler/internal/files"
 )
 
 // stacksNow prints what the goroutines of a process do now.
@@ -25,21 +19,9 @@ func (e *env) stacksNow(pid int, grouped, asJSON bool) error {
 	return e.stacksOf(p, fmt.Sprintf("process %d", pid), time.Now(), grouped, asJSON)
 }
 
-// isCore reports whether a file is what a process has left when it ended: an ELF file of type 4.
-func isCore(path string) bool {
-	f, _, err := files.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	var head [18]byte
-	_, err = io.ReadFull(f, head[:])
-	return err == nil && string(head[:4]) == elf.ELFMAG && elf.Type(binary.LittleEndian.Uint16(head[16:])) == elf.ET_CORE
-}
-
 // stacksOfCore prints what the goroutines of a process did when it ended.
 func (e *env) stacksOfCore(args []string, grouped, asJSON bool) error {
-	p, err := attach.OpenCore(args[0], strings.Join(args[1:], ""))
+	p, err := openCore(args)
 	if err != nil {
 		return err
 	}

@@ -85,13 +85,19 @@ func (t *reportTable) header() {
 		when = duration(t.p.Duration)
 	}
 	if m := t.p.Metadata; m != nil && !t.p.Start.IsZero() {
-		when += t.p.Start.Local().Format(" from 2006-01-02 15:04:05")
+		from := " from 2006-01-02 15:04:05"
+		if t.instant() {
+			from = "at 2006-01-02 15:04:05"
+		}
+		when += t.p.Start.Local().Format(from)
 	}
 	if when != "" {
 		facts = append(facts, strings.TrimSpace(when))
 	}
 	count := plural(t.r.Samples, "sample")
 	switch {
+	case t.instant():
+		count = fmt.Sprintf("process %d", t.p.Metadata.Session.PID)
 	case t.r.Unitless:
 		count = plural(int64(len(t.p.Records)), "different stack")
 	case t.format == "spx": // SPX counts calls, not samples
@@ -99,7 +105,7 @@ func (t *reportTable) header() {
 	case t.format == "nytprof" && t.p.Interval == 0: // Perl counts statements, not samples
 		count = plural(t.r.Samples, "statement")
 	}
-	if t.r.Goroutines > 0 {
+	if t.r.Goroutines > 0 && !t.instant() {
 		count += " of " + plural(int64(t.r.Goroutines), "goroutine")
 	}
 	facts = append(facts, count)
@@ -130,6 +136,8 @@ func (t *reportTable) header() {
 	}
 	what := t.amount(t.r.Total) + " in all"
 	switch {
+	case t.instant():
+		what = fmt.Sprintf("%s, of which %s ran", plural(int64(t.r.Total/time.Microsecond), "goroutine"), t.amount(t.r.TotalCPU))
 	case t.r.Unitless:
 		what += ": samples, or " + duration(t.r.Total) + " if its weights are in µs, as gotach writes them"
 	case t.r.Goroutines > 1:
@@ -137,15 +145,16 @@ func (t *reportTable) header() {
 	case t.r.Elsewhere > 0:
 		what = duration(t.r.Total-t.r.Elsewhere) + " of one goroutine"
 	}
-	switch t.weight {
-	case "cpu":
+	switch {
+	case t.instant():
+	case t.weight == "cpu":
 		what = duration(t.r.Total) + " on CPU"
-	case "latency":
+	case t.weight == "latency":
 		what = duration(t.r.Total) + " on the wall clock, shared by what ran or waited at each instant"
 	}
 	if t.group == report.ByRan {
 		what = duration(t.r.Total) + " in which goroutines waited for a core"
-	} else if t.knowsCPU() && t.weight != "cpu" {
+	} else if t.knowsCPU() && t.weight != "cpu" && !t.instant() {
 		what += fmt.Sprintf(", %s of it on CPU (%s)", duration(t.r.TotalCPU-t.r.Elsewhere),
 			strings.TrimSpace(percent(t.r.TotalCPU-t.r.Elsewhere, t.r.Total-t.r.Elsewhere)))
 	}
@@ -161,7 +170,7 @@ func (t *reportTable) header() {
 	t.text(nil, what)
 	t.noCore()
 	if t.r.Idle > 0 {
-		idle := fmt.Sprintf("%s of it idle (%s)", duration(t.r.Idle), strings.TrimSpace(percent(t.r.Idle, t.r.Total)))
+		idle := fmt.Sprintf("%s of it idle (%s)", t.amount(t.r.Idle), strings.TrimSpace(percent(t.r.Idle, t.r.Total)))
 		if !t.p.HasIdle {
 			idle += ": left out, --idle shows it"
 		}
@@ -186,7 +195,7 @@ func (t *reportTable) header() {
 
 // apart writes a line about what is set apart.
 func (t *reportTable) apart() {
-	text := apartText(t.r.Apart)
+	text := apartText(t.r.Apart, t.amount)
 	if text == "" {
 		return
 	}
@@ -197,10 +206,10 @@ func (t *reportTable) apart() {
 }
 
 // apartText says what is set apart, and how much it is; "" if nothing is.
-func apartText(list []profile.Apart) string {
+func apartText(list []profile.Apart, amount func(time.Duration) string) string {
 	var parts []string
 	for i := range list {
-		parts = append(parts, list[i].What+" "+duration(list[i].Wall))
+		parts = append(parts, list[i].What+" "+amount(list[i].Wall))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -211,6 +220,10 @@ func apartText(list []profile.Apart) string {
 // source writes a line about how a session sampled.
 func (t *reportTable) source() {
 	s := t.p.Metadata.Session
+	if s.Instant {
+		t.text(nil, fmt.Sprintf("%s file, %s %s/%s", s.Source, s.GoVersion, s.GOOS, s.GOARCH))
+		return
+	}
 	source := fmt.Sprintf("%s source, %.0f of %d ticks a second", s.Source, s.RateReached, s.Rate)
 	if s.Dropped > 0 {
 		source += fmt.Sprintf(", %s dropped", plural(s.Dropped, "sample"))
@@ -286,7 +299,10 @@ func (t *reportTable) rows() {
 		wall, _ := t.ordered(row)
 		most = max(most, wall)
 	}
-	legend := legend
+	legend, amount, ran := legend, "TIME", "CPU"
+	if t.instant() {
+		legend, amount, ran = "█ran ░wait", "COUNT", "RAN"
+	}
 	if !t.knowsCPU() {
 		legend = ""
 	}
@@ -296,9 +312,9 @@ func (t *reportTable) rows() {
 	}
 	switch {
 	case t.heading() == blockedAt:
-		head = fmt.Sprintf("%7s %7s  %-*s  ", "TIME", "OF WAIT", barWidth, legend)
+		head = fmt.Sprintf("%7s %7s  %-*s  ", amount, "OF WAIT", barWidth, legend)
 	case one:
-		head = fmt.Sprintf("%7s %7s  %-*s  ", "TIME", "", barWidth, legend)
+		head = fmt.Sprintf("%7s %7s  %-*s  ", amount, "", barWidth, legend)
 	case byTotal:
 		head += fmt.Sprintf("%7s %7s  ", "SELF", "")
 	default:
@@ -308,7 +324,7 @@ func (t *reportTable) rows() {
 		head += fmt.Sprintf("%8s  ", "CALLED")
 	}
 	if t.knowsCPU() {
-		head += fmt.Sprintf("%7s  ", "CPU")
+		head += fmt.Sprintf("%7s  ", ran)
 	}
 	if t.spark {
 		head += fmt.Sprintf("%-*s  ", sparkWidth, "WHEN")
@@ -338,7 +354,7 @@ func (t *reportTable) rows() {
 			printf(&t.b, "%8s  ", n)
 		}
 		if t.knowsCPU() {
-			printf(&t.b, "%7s  ", duration(cpu))
+			printf(&t.b, "%7s  ", t.amount(cpu))
 		}
 		if t.spark {
 			line := sparkline(row.Series)
@@ -443,9 +459,16 @@ func (t *reportTable) place(row *profile.Row, room int) string {
 	return shorten(name, left) + "  " + t.paint.dim(at)
 }
 
-// amount returns a time as text, or a plain number if the profile's weights have no unit.
-func (t *reportTable) amount(d time.Duration) string {
-	if !t.r.Unitless {
+// instant reports whether the profile is that of one instant: its amounts are numbers of goroutines.
+func (t *reportTable) instant() bool {
+	return t.r.Unitless && t.p.Metadata != nil
+}
+
+func (t *reportTable) amount(d time.Duration) string { return unitless(d, t.r.Unitless) }
+
+// unitless returns a time as text, or a plain number if it has no unit.
+func unitless(d time.Duration, is bool) string {
+	if !is {
 		return duration(d)
 	}
 	n := d / time.Microsecond

@@ -60,7 +60,7 @@ func (m *topModel) facts() []string {
 		text = " " + m.paint.bold(fmt.Sprintf("%d findings, first: ", n)) + m.found[0].Text
 	}
 	lines := []string{m.spread(text, "")}
-	if said := apartText(m.look.States.Apart); said != "" {
+	if said := apartText(m.look.States.Apart, duration); said != "" {
 		end := "; a shows it"
 		if m.apart {
 			end = "; a leaves it out"

@@ -61,7 +61,11 @@ func (t *treeTable) render() []byte {
 		head += fmt.Sprintf("%7s  ", "SELF")
 	}
 	if t.knowsCPU() {
-		head += fmt.Sprintf("%7s  ", "CPU")
+		ran := "CPU"
+		if t.instant() {
+			ran = "RAN"
+		}
+		head += fmt.Sprintf("%7s  ", ran)
 	}
 	if t.spark {
 		head += fmt.Sprintf("%-*s  ", sparkWidth, "WHEN")
@@ -90,7 +94,7 @@ func (t *treeTable) nodes(list []*profile.Node, columns int, before, below strin
 			printf(&t.b, "%7s  ", t.amount(end.Self))
 		}
 		if t.knowsCPU() {
-			printf(&t.b, "%7s  ", duration(n.TotalCPU))
+			printf(&t.b, "%7s  ", t.amount(n.TotalCPU))
 		}
 		if t.spark {
 			line := t.paint.wait(sparkline(n.Series))

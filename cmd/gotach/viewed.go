@@ -156,6 +156,9 @@ func (v *viewed) open(ctx context.Context, r page.Request) (_ *page.Opened, err 
 			return nil, errors.Join(err, out.Close())
 		}
 		opened = append(opened, in)
+		if err := instantOnly(in, "html"); err != nil {
+			return nil, errors.Join(err, out.Close())
+		}
 		if !in.HasSamples() {
 			return nil, errors.Join(in.Named(in.OnlySums()), out.Close())
 		}

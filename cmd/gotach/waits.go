@@ -79,7 +79,7 @@ They select what stands at the left. What is below it can be any goroutine.`,
 				if asJSON {
 					return e.printJSON(w, " ")
 				}
-				t := waitTable{paint: newPaint(e.stdout), width: width(e.stdout), all: w.Time}
+				t := waitTable{paint: newPaint(e.stdout), width: width(e.stdout), all: w.Time, instant: in.Instant()}
 				t.render(in.Name, who, w)
 				_, err = e.stdout.Write(t.b.Bytes())
 				return err
@@ -131,6 +131,8 @@ type waitTable struct {
 	paint paint
 	width int
 	all   time.Duration
+
+	instant bool // the profile is that of one instant: amounts are numbers of goroutines
 }
 
 func (t *waitTable) render(name, who string, w *locks.Waits) {
@@ -140,7 +142,11 @@ func (t *waitTable) render(name, who string, w *locks.Waits) {
 		printf(&t.b, "gotach report --by goroutine shows the goroutines, --by function --top 0 the functions that have samples.\n")
 		return
 	}
-	printf(&t.b, "%s %s in %s: %s, of which they waited %s\n\n", title, plural(int64(w.Goroutines), "goroutine"), who, duration(w.Time), duration(w.Waited))
+	if t.instant {
+		printf(&t.b, "%s %s in %s, of which %s waited\n\n", title, plural(int64(w.Goroutines), "goroutine"), who, unitless(w.Waited, true))
+	} else {
+		printf(&t.b, "%s %s in %s: %s, of which they waited %s\n\n", title, plural(int64(w.Goroutines), "goroutine"), who, duration(w.Time), duration(w.Waited))
+	}
 	t.nodes(w.Chains, 0)
 }
 
@@ -164,11 +170,11 @@ func (t *waitTable) nodes(list []locks.WaitNode, depth int) {
 }
 
 func (t *waitTable) line(d time.Duration, depth int, text string) {
-	printf(&t.b, "%8s  %*s%s\n", duration(d), 2*depth, "", text)
+	printf(&t.b, "%8s  %*s%s\n", unitless(d, t.instant), 2*depth, "", text)
 }
 
 func (t *waitTable) node(n *locks.WaitNode, depth int) {
-	role := nodeRole(n)
+	role := t.role(n)
 	state := "[" + n.State + "] "
 	object := ""
 	if n.Name != "" {
@@ -199,8 +205,8 @@ func (t *waitTable) node(n *locks.WaitNode, depth int) {
 	}
 }
 
-// nodeRole says how a goroutine keeps the one before it waiting.
-func nodeRole(n *locks.WaitNode) string {
+// role says how a goroutine keeps the one before it waiting.
+func (t *waitTable) role(n *locks.WaitNode) string {
 	if n.Role == "" {
 		return ""
 	}
@@ -217,8 +223,11 @@ func nodeRole(n *locks.WaitNode) string {
 	case "holds":
 		return "held by " + who + how
 	case "last child":
-		if n.Alone > 0 {
+		if n.Alone > 0 && !t.instant {
 			how = " (" + n.Known + ", the only one left for " + duration(n.Alone) + "): "
+		}
+		if t.instant {
+			return "until " + who + " ends" + how
 		}
 		return "until " + who + " ended" + how
 	case "child":

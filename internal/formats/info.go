@@ -131,13 +131,20 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.text(k, k, s.VCS[k])
 	}
 	if s.GoVersion != "" {
-		text := fmt.Sprintf("%s %s/%s, GOMAXPROCS %d", s.GoVersion, s.GOOS, s.GOARCH, s.GOMAXPROCS)
+		text := fmt.Sprintf("%s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
+		if s.GOMAXPROCS > 0 {
+			text += fmt.Sprintf(", GOMAXPROCS %d", s.GOMAXPROCS)
+		}
 		l.add("go_version", "built with", s.GoVersion, text)
 	}
 	l.text("executable", "executable", s.Executable)
 	l.text("build_id", "build ID", s.BuildID)
 	if m.Session != nil {
-		l.add("pid", "process", s.PID, fmt.Sprintf("%d on %s", s.PID, s.Host))
+		text := fmt.Sprint(s.PID)
+		if s.Host != "" {
+			text += " on " + s.Host
+		}
+		l.add("pid", "process", s.PID, text)
 		l.add("host", "", s.Host, "")
 	}
 	start := s.Start
@@ -154,7 +161,9 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		goroutines = int64(u.goroutines) // not all threads are goroutines
 	}
 	l.number("goroutines", "goroutines", goroutines)
-	l.add("interval_us", "interval", h.Interval, interval.String())
+	if !s.Instant {
+		l.add("interval_us", "interval", h.Interval, interval.String())
+	}
 	source := s.Source
 	if s.SourceReason != "" {
 		source += " (" + s.SourceReason + ")"
@@ -193,7 +202,7 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 	if s.SignalTaken > 0 {
 		l.add("signal_taken", "signal taken", s.SignalTaken, count(s.SignalTaken, "time")+" by the program or its C code: up to 40 ms each without samples of what ran")
 	}
-	if m.Session != nil {
+	if m.Session != nil && !s.Instant {
 		l.addUsage(s, u)
 		if s.CPUAtTicks > 0 {
 			text := "" // every thread has some, before it gets its timer

@@ -317,6 +317,15 @@ func (in *Input) HasSession() bool {
 	return err == nil && src.Metadata().Session != nil
 }
 
+// Instant reports whether the profile is that of one instant (tachyon.Session.Instant).
+func (in *Input) Instant() bool {
+	if !in.HasSamples() {
+		return false
+	}
+	src, err := in.Source(stream.Options{})
+	return err == nil && src.Metadata().Session != nil && src.Metadata().Session.Instant
+}
+
 // KnowsMore reports whether Report tells more about functions than samples and sums do.
 func (in *Input) KnowsMore() bool {
 	_, ok := in.content.(reporter)

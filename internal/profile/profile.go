@@ -40,8 +40,8 @@ type Profile struct {
 	Duration time.Duration // of the session; 0 if unknown
 	Interval time.Duration // between two samples of a goroutine, as asked; 0 if unknown
 
-	// Unitless reports that times are plain numbers, 1 µs for each 1. The file does
-	// not tell whether they count samples, or the unit of time.
+	// Unitless reports that times are plain numbers, 1 µs for each 1. They count goroutines if the profile is that of one
+	// instant (tachyon.Session.Instant). Else the file does not tell whether they count samples, or the unit of time.
 	Unitless bool
 
 	Samples    int64

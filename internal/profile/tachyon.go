@@ -96,11 +96,11 @@ func (p *Profile) describe(src *stream.Source) {
 	p.Interval, p.Goroutines = reader.Micros(h.Interval), src.Goroutines()
 	p.Start, p.Duration = time.UnixMicro(int64(h.Start)), reader.Micros(src.End())
 	if s := m.Session; s != nil {
-		p.Metadata, p.Program = m, s.Program
+		p.Metadata, p.Program, p.Unitless = m, s.Program, s.Instant
 		if !s.Start.IsZero() {
 			p.Start = s.Start
 		}
-		if s.Duration > 0 {
+		if s.Duration > 0 || s.Instant {
 			p.Duration = s.Duration
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"golang.org/x/sys/unix"
 )
@@ -217,8 +218,13 @@ func TestCore(t *testing.T) {
 			_ = x.wait()
 			path := testenv.Must(filepath.Glob(filepath.Join(filepath.Dir(program), "core*")))[0]
 			for _, exe := range []string{"", program} {
-				list, moved, err := testenv.Must(OpenCore(path, exe)).Goroutines()
+				p := testenv.Must(OpenCore(path, exe))
+				list, moved, err := p.Goroutines()
 				testenv.OK(t, err)
+				if p.PID != x.pid {
+					t.Errorf("process %d, want %d", p.PID, x.pid)
+				}
+				compareInstant(t, p, list)
 				compareTo(t, list, said, said)
 				if i := slices.IndexFunc(list, func(g Goroutine) bool {
 					return slices.ContainsFunc(g.Frames, func(f Frame) bool { return f.Func == "main.burn" })
@@ -233,6 +239,29 @@ func TestCore(t *testing.T) {
 				t.Errorf("no core: %v", err)
 			}
 		})
+	}
+}
+
+// compareInstant compares the profile of a core with its goroutines.
+func compareInstant(t *testing.T, p *Process, list []Goroutine) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	testenv.OK(t, p.Instant(path, time.UnixMicro(1)))
+	f := testenv.Must(reader.Open(path))
+	defer f.Close()
+	states := map[uint64]string{}
+	for _, g := range list {
+		states[g.ID] = g.State
+	}
+	src := samples(f)
+	for s, err := range src.Samples() {
+		testenv.OK(t, err)
+		if state := src.State(s.Status, s.Stack); state != states[s.Goroutine] || s.Wall != time.Microsecond {
+			t.Errorf("goroutine %d: %s for %v, want %s", s.Goroutine, state, s.Wall, states[s.Goroutine])
+		}
+		delete(states, s.Goroutine)
+	}
+	if len(states) > 0 {
+		t.Errorf("no sample of %v", states)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/gotach/profiler/internal/files"
 	"golang.org/x/sys/unix"
@@ -22,19 +23,23 @@ type regs struct{ sp, pc, lr uint64 }
 type core struct {
 	parts []*elf.Prog // with their addresses, the core's first
 	bias  []uint64    // what is added to them
+	cut   error       // it is not whole; nil: it is
 }
 
 // OpenCore finds the goroutines of a core file, whose process ran an executable. exe may be "": then it is the file that the core names.
 // Both files stay open.
 func OpenCore(path, exe string) (*Process, error) {
-	file, _, err := files.Open(path)
+	file, fi, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	f, err := elf.NewFile(file)
-	if err != nil || f.Type != elf.ET_CORE {
+	if err == nil && f.Type != elf.ET_CORE {
+		err = errors.New("it is no core file")
+	}
+	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("%s: it is no core file", path)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	notes, err := notesOf(f)
 	if err != nil {
@@ -55,6 +60,11 @@ func OpenCore(path, exe string) (*Process, error) {
 	if err := c.add(f, 0); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	for _, part := range c.parts {
+		if end := part.Off + part.Filesz; end > uint64(fi.Size()) {
+			c.cut = fmt.Errorf("it is cut: it ends at offset %d, and the memory at %#x goes on to offset %d", fi.Size(), part.Vaddr, end)
+		}
+	}
 	p.from = c.read
 	if f, err := elf.NewFile(program); err == nil {
 		if err := c.add(f, entry-f.Entry); err != nil {
@@ -62,12 +72,41 @@ func OpenCore(path, exe string) (*Process, error) {
 		}
 	}
 	if p.program, err = p.load(program, exe, entry); errors.Is(err, errEarly) {
-		err = fmt.Errorf("it is of another build than %s, or lacks memory", exe)
+		err = cmp.Or(c.cut, fmt.Errorf("it is of another build than %s, or lacks memory", exe))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return p, nil
+}
+
+// Instant writes what the goroutines of a core did as a profile of one instant, at a time. Each of them has one sample, of 1 µs, which counts it.
+func (p *Process) Instant(path string, at time.Time) error {
+	const tick = time.Microsecond
+	r := &recorder{Process: p, o: Options{Interval: tick}, start: at, base: uint64(at.UnixMicro()), now: tick, all: true, byG: map[uint64]*known{}}
+	err := r.create(path)
+	if err != nil {
+		return err
+	}
+	if err = r.tick(true); err == nil {
+		r.renumbered()
+		err = r.flush()
+	}
+	return r.close(err)
+}
+
+// renumbered gives the samples the numbers of objects that others were found to wait for later.
+func (r *recorder) renumbered() {
+	byID := map[uint64]*known{}
+	for _, k := range r.list {
+		byID[k.id] = k
+	}
+	for i := range r.batch {
+		if k := byID[r.batch[i].Thread]; k != nil && k.object != nil {
+			r.batch[i].Stack = k.stack
+			r.named.Use(k.object)
+		}
+	}
 }
 
 // add adds the parts of a file. They do not overlap in it: otherwise a small file could say that it has any amount of memory.
@@ -94,7 +133,7 @@ func (c *core) read(b []byte, from []unix.RemoteIovec) (n int, err error) {
 		for at := uint64(v.Base); len(piece) > 0; {
 			k := c.readAt(piece, at)
 			if k == 0 {
-				return n, fmt.Errorf("it has not the memory at %#x", at)
+				return n, cmp.Or(c.cut, fmt.Errorf("it has not the memory at %#x", at))
 			}
 			piece, at, n = piece[k:], at+uint64(k), n+k
 		}
@@ -126,7 +165,7 @@ const maxNotes = 64 << 20
 
 // notesOf reads the notes of a core (elf(5), core(5)).
 func notesOf(f *elf.File) (*notes, error) {
-	const prStatus, auxv, fileList, pidAt = 1, 6, 0x46494c45, 32
+	const prStatus, prInfo, auxv, fileList, tidAt, pidAt = 1, 3, 6, 0x46494c45, 32, 24
 	out := &notes{threads: map[uint64]regs{}}
 	for _, part := range f.Progs {
 		if part.Type != elf.PT_NOTE {
@@ -136,6 +175,9 @@ func notesOf(f *elf.File) (*notes, error) {
 			return nil, fmt.Errorf("it has %d bytes of notes", part.Filesz)
 		}
 		b, err := io.ReadAll(part.Open())
+		if err == nil && uint64(len(b)) < part.Filesz {
+			err = fmt.Errorf("its notes are cut at offset %d", part.Off+uint64(len(b)))
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -143,18 +185,17 @@ func notesOf(f *elf.File) (*notes, error) {
 			name, size, kind := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:])), le.Uint32(b[8:])
 			from := 12 + (name+3)&^3
 			if from+size > uint64(len(b)) {
-				return nil, errors.New("its notes are cut")
+				return nil, fmt.Errorf("its notes are cut at offset %d", part.Off+part.Filesz-uint64(len(b)))
 			}
 			note := b[from : from+size]
 			b = b[min(from+(size+3)&^3, uint64(len(b))):]
 			switch {
 			case kind == prStatus && len(note) >= coreRegisters+coreSize*8:
-				tid := le.Uint32(note[pidAt:])
-				if out.pid == 0 {
-					out.pid = int(tid)
-				}
+				tid := le.Uint32(note[tidAt:])
 				reg := func(i int) uint64 { return le.Uint64(note[coreRegisters+i*8:]) }
 				out.threads[uint64(tid)] = regs{sp: reg(coreSP), pc: reg(corePC), lr: reg(coreLR)}
+			case kind == prInfo && len(note) >= pidAt+4:
+				out.pid = int(le.Uint32(note[pidAt:]))
 			case kind == auxv:
 				out.auxv = note
 			case kind == fileList:

@@ -36,7 +36,7 @@ func (r *recorder) interrupts(end bool) {
 		}
 	}
 	if end {
-		r.cpu = max(r.cpu, cpuOf(r.PID))
+		r.cpu = max(r.cpu, r.cpuOf())
 		r.row(unknown, nil, r.cpu-r.processCPU-r.given)
 	}
 }

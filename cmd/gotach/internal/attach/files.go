@@ -22,7 +22,7 @@ func (r *recorder) create(path string) (err error) {
 	o.Begin = r.beginFile
 	r.failed = make(chan error, 1)
 	r.stacks, r.functions, r.objects = map[string]*stack{}, objects.Functions{}, r.newObjects()
-	if r.ends = nil; r.program.layout.PollFDSeq != 0 {
+	if r.ends = nil; r.program.layout.PollFDSeq != 0 && r.threads == nil {
 		r.ends = newFarEnds()
 	}
 	r.variables = map[uint64]session.Variable{}

@@ -234,6 +234,9 @@ func (p *Process) walks(list []walk) error {
 		}
 		var more []int
 		for _, i := range left[:n] {
+			if calls > cmp.Or(p.most, mostCalls) {
+				return errCalls
+			}
 			w := &list[i]
 			before := w.head
 			w.head = parse(take(size), l)
@@ -250,9 +253,7 @@ func (p *Process) walks(list []walk) error {
 						if p.ends != nil && p.polls(&w.head) {
 							w.poll = p.pollDesc(r.gs[w.index], stack)
 						}
-						if calls += len(pcs); calls > cmp.Or(p.most, mostCalls) {
-							return errCalls
-						}
+						calls += len(pcs)
 						continue
 					case end == short && want[i] < again.hi-again.sp && want[i] < 1<<24:
 						want[i] = min(want[i]*16, again.hi-again.sp)
@@ -266,6 +267,10 @@ func (p *Process) walks(list []walk) error {
 			case w.head.id != before.id || !goruntime.Alive(w.head.status):
 			case w.head.running():
 				w.ok = true
+				if p.threads != nil {
+					w.pcs = p.stopped(r.gs[w.index], w.head)
+					calls += len(w.pcs)
+				}
 			case tries[i] < maxTries && w.head.status&goruntime.GScan == 0:
 				aim(i)
 				more = append(more, i)
@@ -323,9 +328,6 @@ func (p *Process) Goroutines() (out []Goroutine, moved int, err error) {
 			if !w.ok {
 				left = append(left, w.index)
 				continue
-			}
-			if w.pcs == nil && p.threads != nil {
-				w.pcs = p.stopped(p.roster.gs[w.index], w.head)
 			}
 			g := p.describe(w, now)
 			if calls += len(g.Frames) + len(g.Labels)*callsOfLabel; calls > cmp.Or(p.most, mostCalls) {

@@ -139,7 +139,11 @@ func (r *recorder) name(list []tachyon.Object) {
 		}
 	}
 	if len(addrs) > 0 && r.unnamed == "" {
-		f, err := os.Open(fmt.Sprintf("/proc/%d/exe", r.PID))
+		path := r.program.path
+		if r.threads == nil {
+			path = fmt.Sprintf("/proc/%d/exe", r.PID)
+		}
+		f, err := os.Open(path)
 		if err == nil {
 			var found map[uint64]session.Variable
 			found, err = session.Variables(f, addrs)

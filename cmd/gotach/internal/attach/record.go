@@ -123,7 +123,7 @@ type known struct {
 func (p *Process) Record(ctx context.Context, path string, o Options) (*Recording, error) {
 	r := &recorder{Process: p, o: o, start: time.Now(), began: monotonic(), byG: map[uint64]*known{}}
 	r.base = uint64(r.start.UnixMicro())
-	r.processCPU = cpuOf(p.PID)
+	r.processCPU = r.cpuOf()
 	r.cpu = r.processCPU
 	var err error
 	if o.noPerf {
@@ -188,7 +188,7 @@ func (r *recorder) tick(end bool) error {
 	if err != nil {
 		return r.ended(err)
 	}
-	if grown {
+	if grown || r.list == nil {
 		due := make([]time.Duration, len(r.roster.gs))
 		list := make([]*known, len(r.roster.gs))
 		for i, g := range r.roster.gs {
@@ -203,7 +203,7 @@ func (r *recorder) tick(end bool) error {
 		}
 		r.list, r.dueAt = list, due
 	}
-	if cpu := cpuOf(r.PID); cpu > r.cpu {
+	if cpu := r.cpuOf(); cpu > r.cpu {
 		r.owed = min(r.owed+cpu-r.cpu, maxOwed)
 		r.cpu = cpu
 	}
@@ -295,7 +295,7 @@ func (r *recorder) look(i int, b []byte) {
 	if h.labels != k.labels {
 		r.relabel(r.roster.gs[i], k, &h)
 	}
-	if scanned {
+	if scanned && r.threads == nil {
 		k.since = r.now // the collector holds it, and perhaps moves its stack
 	} else {
 		r.walks = append(r.walks, walk{index: i, head: h})
@@ -319,7 +319,7 @@ func (r *recorder) readAll() error {
 			r.Dropped++
 			k.since = r.now
 			continue
-		case w.pcs == nil, w.head.onSystemStack(r.program.layout):
+		case w.pcs == nil, r.threads == nil && w.head.onSystemStack(r.program.layout):
 			r.runs(k, &w.head)
 			continue
 		}
@@ -368,7 +368,10 @@ const maxOwed = time.Second
 // onCPU says whether a running goroutine had a core. Nobody knows which ones had, so as many count as the process used CPU time.
 func (r *recorder) onCPU(k *known) tachyon.Status {
 	weight := r.now - k.last
-	if r.owed < weight/2 {
+	switch {
+	case r.threads != nil: // a core
+		return tachyon.OnCPU
+	case r.owed < weight/2:
 		return 0
 	}
 	r.owed -= weight

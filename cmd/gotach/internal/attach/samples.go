@@ -53,6 +53,8 @@ func (r *recorder) stackOf(w *walk) (s *stack, status tachyon.Status) {
 		}
 	case goruntime.GSyscall:
 		status = tachyon.Unknown
+	case goruntime.GRunning, goruntime.GCopying: // in a core
+		status = tachyon.HasGIL | tachyon.OnCPU
 	}
 	r.key = append(r.key[:0], state...)
 	for _, pc := range w.pcs {
@@ -66,6 +68,9 @@ func (r *recorder) stackOf(w *walk) (s *stack, status tachyon.Status) {
 		}
 		if n < len(frames) {
 			frames = frames[n:]
+		}
+		if status&tachyon.HasGIL != 0 {
+			return frames
 		}
 		return slices.Insert(frames, 0, Frame{Func: "[" + state + "]"})
 	})

@@ -57,6 +57,10 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	if s.Duration > 0 {
 		s.RateReached = float64(s.TicksReached) / s.Duration.Seconds()
 	}
+	if r.threads != nil {
+		s.Instant, s.Source, s.SourceReason, s.FarEndsUnknown = true, "core", "", "a core does not say"
+		s.Host, s.GOMAXPROCS, s.Duration, s.Rate, s.RateReached, s.TicksAsked, s.Cost = "", 0, 0, 0, 0, 0, 0
+	}
 	return s
 }
 
@@ -87,11 +91,11 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// cpuOf returns the CPU time of a process, 0 if it has ended. The clock's number is that of clock_getcpuclockid(3).
-func cpuOf(pid int) time.Duration {
+// cpuOf returns the CPU time of the process, 0 if it has ended. The clock's number is that of clock_getcpuclockid(3).
+func (p *Process) cpuOf() time.Duration {
 	const schedule = 2 // CPUCLOCK_SCHED
 	var t unix.Timespec
-	if unix.ClockGettime(int32(^pid<<3|schedule), &t) != nil {
+	if p.threads != nil || unix.ClockGettime(int32(^p.PID<<3|schedule), &t) != nil {
 		return 0
 	}
 	return time.Duration(t.Nano())

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/cmd/gotach/internal/attach"
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// leaveCore has a program that deadlocks leave a core. It returns the path of that.
+func leaveCore(t *testing.T) string {
+	if pattern := string(testenv.Must(os.ReadFile("/proc/sys/kernel/core_pattern"))); !strings.HasPrefix(pattern, "core") {
+		testenv.Skip(t, "the kernel gives cores to "+pattern)
+	}
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		testenv.Skip(t, "cores of "+runtime.GOARCH+" are not read")
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "app")
+	if out, err := exec.Command("go", "build", "-o", program, "./testdata/core").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(program)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOTRACEBACK=crash")
+	in := testenv.Must(cmd.StdinPipe())
+	must(cmd.Start())
+	defer in.Close()
+	pid := cmd.Process.Pid
+	p := testenv.Must(attach.Await(context.Background(), pid))
+	for states := map[string]int{}; states["sync.Mutex.Lock"] < 7 || states["chan receive"] < 1 || states["syscall"] < 1; {
+		list, _, err := p.Goroutines()
+		must(err)
+		clear(states)
+		for _, g := range list {
+			states[g.State]++
+		}
+	}
+	must(unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1 << 30, Max: 1 << 30}, nil))
+	must(unix.Kill(pid, unix.SIGABRT))
+	_ = cmd.Wait()
+	return testenv.Must(filepath.Glob(filepath.Join(dir, "core*")))[0]
+}
+
+// A core is read as a profile of one instant, which says how many goroutines did what, and who has the locks that others wait for. It has no
+// times. What is cut off or of another kind is an error that says where.
+func TestCore(t *testing.T) {
+	core := leaveCore(t)
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	app := filepath.Join(filepath.Dir(core), "app")
+	says := func(want string, args ...string) {
+		t.Helper()
+		out := string(testenv.Must(testCommand(t, "gotach", args...).Output()))
+		if units := regexp.MustCompile(`\d(ns|µs|ms|s)\b`).FindString(out); !strings.Contains(out, want) || units != "" {
+			t.Errorf("gotach %v: not %q, or it has the time %q\n%s", args, want, units, out)
+		}
+	}
+	for _, want := range []string{
+		"9 goroutines, of which 0 ran", "7  77.8 %  ░░░░░░░░░░        0  sync.Mutex.Lock", "5  55.6 %  ░░░░░░░░░░        0  [sync.Mutex.Lock] main.(*cache).get  main.go:",
+		"         5  c.mu  sync.Mutex 1\n", "[chan receive] main.(*cache).load",
+	} {
+		says(want, "report", core)
+	}
+	says("GOROUTINES  LOCK\n         5  c.mu  sync.Mutex 1\n         5    [sync.Mutex.Lock] main.(*cache).get", "locks", core, app)
+	says("      5  55.6 %  ░░░░░░░░░░        0  sync.Mutex 0x", "report", core, "--by", "object")
+	says("which waits for a goroutine above: a deadlock", "waits", "main.*one", core)
+	says("source       core", "info", core)
+	says("9 samples of 9 goroutines", "verify", core, app)
+
+	tach := filepath.Join(t.TempDir(), "x.tach")
+	must(testCommand(t, "gotach", "convert", core, "-o", tach).Run())
+	says("9 goroutines, of which 0 ran", "report", tach)
+
+	fails := func(want string, args ...string) {
+		t.Helper()
+		if out, err := testCommand(t, "gotach", args...).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("gotach %v: %v, not %q\n%s", args, err, want, out)
+		}
+	}
+	for _, command := range []string{"why", "leaks", "requests", "html"} {
+		fails(core+": it is of one instant, and has no times", command, core)
+	}
+	fails(tach+": it is of one instant, and has no times", "why", tach)
+	fails("it is of another build than", "report", core, os.Args[0])
+	fails("is a core file; it is read alone", "report", core, app, app)
+	fails("need times", "report", core, "--weight", "latency")
+	fails("its states are sync.Mutex.Lock", "report", core, "--state", "no such")
+	whole := testenv.Must(os.ReadFile(core))
+	for name, size := range map[string]int{"it ends at offset 20000": 20000, "its notes are cut at offset 3000": 3000, "core: ": 64} {
+		must(os.WriteFile(core, whole[:size], 0o600))
+		fails(name, "report", core, app)
+	}
+	if left := testenv.Must(os.ReadDir(temporary)); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
