@@ -34,7 +34,7 @@ type farEnds struct {
 	known     map[uint64]*descriptor // by the address of the pollDesc
 	named     map[[2]string]*objects.Object
 	pending   map[uint64]*descriptor // sockets that have no name yet, by inode
-	listening map[uint16]bool        // ports on which the program has accepted connections
+	listening map[uint64]listener    // sockets on which the program accepts connections, by inode
 	next      time.Duration          // when the kernel's tables may be read again
 }
 

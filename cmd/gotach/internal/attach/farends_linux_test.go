@@ -3,11 +3,13 @@
 package attach
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gotach/profiler/internal/goruntime"
@@ -137,7 +139,12 @@ func TestReadTable(t *testing.T) {
 		{"nothing", "unix", "\n\n \n:\n", ""},
 	} {
 		found, got := map[uint64]socket{}, ""
-		readTable(tt.table, strings.NewReader("  sl  title\n"+tt.rows), map[uint64]bool{0: true, 7: true}, found)
+		whole := readTable(tt.table, strings.NewReader("  sl  title\n"+tt.rows), map[uint64]bool{0: true, 7: true}, found)
+		e := &farEnds{listening: map[uint64]listener{77: {tt.table, 80}}}
+		e.listeners(tt.table, whole, found) // a table that was not read whole may have it
+		if kept := e.listening[77].port != 0; whole != (tt.name != "an endless line") || kept == whole {
+			t.Errorf("%s: read whole: %v, a listener that was not found is kept: %v", tt.name, whole, kept)
+		}
 		if s, ok := found[7]; ok && s.unnamed {
 			got = unknown
 		} else if ok {
@@ -151,14 +158,55 @@ func TestReadTable(t *testing.T) {
 	}
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0")) // and as this kernel writes them
 	defer l.Close()
-	raw := testenv.Must(l.(*net.TCPListener).SyscallConn())
-	var link string
-	testenv.OK(t, raw.Control(func(fd uintptr) { link = testenv.Must(os.Readlink(fmt.Sprint("/proc/self/fd/", fd))) }))
+	link := linkOf(t, l.(*net.TCPListener))
 	found := map[uint64]socket{}
 	f := testenv.Must(os.Open("/proc/self/net/tcp"))
 	defer f.Close()
 	readTable("tcp", f, map[uint64]bool{inodeOf(link): true}, found)
 	if s := found[inodeOf(link)]; !s.listens || s.at != l.Addr().String() {
 		t.Errorf("%s: %+v, want %s", link, s, l.Addr())
+	}
+}
+
+// linkOf returns the link of a socket's descriptor.
+func linkOf(t *testing.T, s syscall.Conn) (link string) {
+	testenv.OK(t, testenv.Must(s.SyscallConn()).Control(func(fd uintptr) { link = testenv.Must(os.Readlink(fmt.Sprint("/proc/self/fd/", fd))) }))
+	return link
+}
+
+// A connection that was dialed from a port on which the program has listened before is not one that it accepted there.
+func TestListenedBefore(t *testing.T) {
+	server := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
+	defer server.Close()
+	for _, address := range []string{"127.0.0.1:0", "[::]:0"} { // the latter is in another table than the connection
+		r := &recorder{Process: &Process{PID: os.Getpid(), ends: newFarEnds()}}
+		name := func(s syscall.Conn) string {
+			d := &descriptor{link: linkOf(t, s)}
+			r.wants(d)
+			r.now = r.ends.next
+			r.nameSockets()
+			return d.kind + " " + d.name
+		}
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			testenv.Skip(t, err.Error())
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		if got := name(l.(*net.TCPListener)); !strings.HasPrefix(got, "listener tcp ") {
+			t.Errorf("%s: %q", address, got)
+		}
+		accepts := testenv.Must(net.Dial("tcp", fmt.Sprint("127.0.0.1:", port)))
+		accepted := testenv.Must(l.Accept())
+		if got, want := name(accepted.(*net.TCPConn)), fmt.Sprintf("connection tcp :%d from 127.0.0.1", port); got != want {
+			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+		testenv.OK(t, accepted.(*net.TCPConn).SetLinger(0)) // so that the port is free at once
+		testenv.OK(t, errors.Join(accepted.Close(), accepts.Close(), l.Close()))
+		dialed, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}).Dial("tcp", server.Addr().String())
+		testenv.OK(t, err)
+		if got, want := name(dialed.(*net.TCPConn)), "connection tcp "+server.Addr().String(); got != want {
+			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+		dialed.Close()
 	}
 }

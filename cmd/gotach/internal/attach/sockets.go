@@ -39,6 +39,12 @@ type socket struct {
 	listens, unnamed bool // unnamed: it is not connected, or its address is not known
 }
 
+// A listener is a TCP socket that listens.
+type listener struct {
+	table string
+	port  uint16
+}
+
 // nameSockets names the sockets that have none.
 func (r *recorder) nameSockets() {
 	e := r.ends
@@ -52,35 +58,38 @@ func (r *recorder) nameSockets() {
 	}
 	first := e.listening == nil
 	if first {
-		e.listening = map[uint16]bool{}
+		e.listening = map[uint64]listener{}
 		for fd := range uint64(firstFDs) {
 			if link, err := os.Readlink(r.fd(fd)); err == nil {
 				want[inodeOf(link)] = true
 			}
 		}
 	}
+	before := map[listener]bool{}
+	for inode, l := range e.listening {
+		want[inode], before[l] = true, true
+	}
 	found := map[uint64]socket{}
-	missing := func(inode uint64) bool { _, ok := found[inode]; return !ok }
 	for i, table := range [...]string{"tcp", "tcp6", "udp", "udp6", "unix"} {
-		if (i > 1 || !first) && !slices.ContainsFunc(slices.Collect(maps.Keys(e.pending)), missing) {
-			break // reading takes time although few sockets exist
+		asks := func(inode uint64) bool { s, ok := found[inode]; return !ok || before[listener{table, s.port}] }
+		if (i > 1 || !first) && !slices.ContainsFunc(slices.Collect(maps.Keys(e.pending)), asks) {
+			continue // reading takes time although few sockets exist
 		}
 		if f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", r.PID, table)); err == nil {
-			readTable(table, f, want, found)
+			e.listeners(table, readTable(table, f, want, found), found)
 			_ = f.Close()
 		}
 	}
-	for _, s := range found {
-		if s.listens && s.port != 0 && s.network == "tcp" {
-			e.listening[s.port] = true
-		}
+	listening := map[uint16]bool{}
+	for _, l := range e.listening {
+		listening[l.port] = true
 	}
 	for inode, d := range e.pending {
 		s, ok := found[inode]
 		if !ok || s.unnamed {
 			continue
 		}
-		if d.kind, d.name = tachyon.ObjectConnection, objects.Connection(s.network, s.at, s.to, s.port, e.listening); s.listens {
+		if d.kind, d.name = tachyon.ObjectConnection, objects.Connection(s.network, s.at, s.to, s.port, listening); s.listens {
 			d.kind, d.name = tachyon.ObjectListener, s.network+" "+s.at
 		}
 	}
@@ -88,10 +97,22 @@ func (r *recorder) nameSockets() {
 	e.next = r.now + max(tableEvery, tableShare*(monotonic()-begin))
 }
 
-// readTable adds the sockets of a table with wanted inodes to those found. An inode that has different rows is not known: the path of a Unix socket may have
+// listeners notes which of the sockets listen that were found in a table. One that the whole table does not have is closed, and its port may be that of a
+// connection that was dialed since.
+func (e *farEnds) listeners(table string, whole bool, found map[uint64]socket) {
+	maps.DeleteFunc(e.listening, func(inode uint64, l listener) bool { return whole && l.table == table && !found[inode].listens })
+	for inode, s := range found {
+		if s.listens && s.network == "tcp" && e.listening[inode].port == 0 {
+			e.listening[inode] = listener{table, s.port}
+		}
+	}
+}
+
+// readTable adds the sockets of a table with wanted inodes to those found, and reports whether it has read all of it. An inode that has different rows is not known: the path of a Unix socket may have
 // line ends, and so make rows.
-func readTable(table string, from io.Reader, want map[uint64]bool, found map[uint64]socket) {
-	lines := bufio.NewScanner(io.LimitReader(from, maxSockets))
+func readTable(table string, from io.Reader, want map[uint64]bool, found map[uint64]socket) bool {
+	rest := &io.LimitedReader{R: from, N: maxSockets}
+	lines := bufio.NewScanner(rest)
 	lines.Buffer(make([]byte, 0, 4096), 4096)
 	parse := inetRow
 	if table == "unix" {
@@ -129,6 +150,7 @@ func readTable(table string, from io.Reader, want map[uint64]bool, found map[uin
 		}
 	}
 	delete(found, 0)
+	return lines.Err() == nil && rest.N > 0
 }
 
 // States of sockets in the tables.
