@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -117,52 +115,4 @@ func pack(t *testing.T, folder, file, prefix string) {
 		return err
 	}))
 	testenv.OK(t, w.Close())
-}
-
-// mostAdded bounds the bytes that Start adds to a stripped program. fgprof's Start adds 2.3 MB.
-const mostAdded = 2_400_000
-
-// A module that imports the library, as it is released, has few modules in its graph, downloads only what it links, and its
-// program becomes only a little larger.
-func TestReleaseLibrary(t *testing.T) {
-	testenv.Long(t)
-	t.Parallel()
-	cache, dir := t.TempDir(), t.TempDir()
-	env := append(proxy(t, cache), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
-	gocmd := func(args ...string) string { t.Helper(); return run(t, dir, env, "go", args...) }
-	for from, to := range map[string]string{"hello.go.txt": "main.go", "hello_profiled.go.txt": "profiled.go"} {
-		testenv.OK(t, os.WriteFile(filepath.Join(dir, to), testenv.Must(os.ReadFile(filepath.Join("testdata", from))), 0o644))
-	}
-	gocmd("mod", "init", "example.com/hello")
-	gocmd("get", modulePath+"@"+released(t))
-	size := func(tags string) int64 { // paths of source files are a part of a program
-		gocmd("build", "-o", "hello", "-trimpath", "-ldflags=-s -w", "-tags="+tags)
-		return testenv.Must(os.Stat(filepath.Join(dir, "hello"))).Size()
-	}
-	added := size("profiled") - size("")
-	t.Logf("a stripped hello-world for linux/amd64 has %d bytes more with %s", added, runtime.Version())
-	if added > mostAdded && strings.HasPrefix(runtime.Version(), "go1.26") {
-		t.Errorf("the profiler adds %d bytes, at most %d are allowed", added, mostAdded)
-	} else if added < 500_000 {
-		t.Errorf("the profiler adds only %d bytes: is it linked?", added)
-	}
-
-	if list := strings.Fields(gocmd("list", "-m", "-f", "{{.Path}}", "all")); len(list) > 7 {
-		t.Errorf("%d modules, want 7: %v", len(list), list)
-	}
-	if sums := testenv.Must(os.ReadFile(filepath.Join(dir, "go.sum"))); strings.Count(string(sums), "\n") > 14 {
-		t.Errorf("go.sum has more than 14 lines:\n%s", sums)
-	}
-	var loaded []string // in the module cache, which was empty
-	cache = filepath.Join(cache, "cache", "download")
-	testenv.OK(t, filepath.WalkDir(cache, func(name string, _ fs.DirEntry, err error) error {
-		if filepath.Ext(name) == ".zip" {
-			loaded = append(loaded, filepath.ToSlash(testenv.Must(filepath.Rel(cache, filepath.Dir(filepath.Dir(name))))))
-		}
-		return err
-	}))
-	slices.Sort(loaded)
-	if want := []string{modulePath, "github.com/klauspost/compress", "golang.org/x/sys"}; !slices.Equal(loaded, want) {
-		t.Errorf("downloaded %v, want %v", loaded, want)
-	}
 }

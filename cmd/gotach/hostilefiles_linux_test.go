@@ -64,7 +64,7 @@ var hostileTach = map[string]func(f *fixture){
 		}
 	},
 	"long-names": func(f *fixture) {
-		long := strings.Repeat("x/\u202e\x1b]0;", 8<<10)
+		long := strings.Repeat("x/\u202e\x1b]0;", testenv.Times(1<<9, 8<<10))
 		for i := range uint64(3) {
 			f.add(i, 1+i, onCPU, tachyon.Frame{File: long, Func: "main." + long + fmt.Sprint(i), Line: 3}, tachyon.Frame{File: "/" + long, Func: long})
 			f.goroutine(i, long, long+":7").Labels = []tachyon.LabelSpan{{From: 1, Labels: map[string]string{"a": long, long: "b"}}}

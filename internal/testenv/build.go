@@ -2,9 +2,13 @@ package testenv
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 )
+
+// Programs that tests build have no DWARF if the test sets no -ldflags: linking takes six tenths of the time.
+func init() { os.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -ldflags=-w") }
 
 // BuildGotach builds the command into dir and returns its path.
 func BuildGotach(dir string) (string, error) {
