@@ -5,13 +5,11 @@ package attach
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/objects"
-	"golang.org/x/sys/unix"
 )
 
 // Which file or connection a goroutine in [IO wait] waits for. As in the native source (sampler/internal/native/pollwaits.go), the goroutine has the
@@ -61,17 +59,24 @@ func (p *Process) pollDesc(g uint64, stack []byte) uint64 {
 	}
 	l := p.program.layout
 	b := make([]byte, pollAlign)
-	try := func(at int) uint64 {
+	n := min(len(stack), pollReach) - 7
+	for next := -8; next < n; next += 8 {
+		at := next
+		if at < 0 {
+			at = e.at
+		}
+		if at >= n {
+			continue
+		}
 		a := le.Uint64(stack[at:])
-		if a < 4096 || a%pollAlign != 0 || a>>56 != 0 {
-			return 0
-		}
-		if e.pages[a>>12] && at == e.at {
+		switch {
+		case a < 4096 || a%pollAlign != 0 || a>>56 != 0:
+			continue
+		case e.pages[a>>12] && at == e.at:
 			return a
-		}
-		if e.guesses >= maxGuesses || p.read(a, b) != nil || le.Uint64(b[l.PollRG:]) != g && le.Uint64(b[l.PollWG:]) != g {
+		case e.guesses >= maxGuesses || p.read(a, b) != nil || le.Uint64(b[l.PollRG:]) != g && le.Uint64(b[l.PollWG:]) != g:
 			e.guesses++
-			return 0
+			continue
 		}
 		if len(e.pages) >= maxDescriptors {
 			clear(e.pages)
@@ -79,41 +84,18 @@ func (p *Process) pollDesc(g uint64, stack []byte) uint64 {
 		e.at, e.pages[a>>12] = at, true
 		return a
 	}
-	n := min(len(stack), pollReach) - 7
-	if e.at < n {
-		if a := try(e.at); a != 0 {
-			return a
-		}
-	}
-	for at := 0; at < n; at += 8 {
-		if a := try(at); a != 0 {
-			return a
-		}
-	}
 	return 0
 }
 
 // uses reads the pollDescs of goroutines, given by their places in the list. It calls each for those that have waited for theirs since their stack was read.
 func (p *Process) uses(list []walk, left []int, each func(w *walk, i int, u use)) {
-	l, r, size := p.program.layout, &p.roster, headSize(p.program.layout)
-	for part := range slices.Chunk(left, maxPieces/2) {
-		r.iovs = r.iovs[:0]
-		for _, i := range part {
-			r.iovs = append(r.iovs, unix.RemoteIovec{Base: uintptr(list[i].poll), Len: pollAlign}, unix.RemoteIovec{Base: uintptr(r.gs[list[i].index]), Len: size})
+	l := p.program.layout
+	p.together(list, left, pollAlign, func(i int) uint64 { return list[i].poll }, func(i int, b []byte) {
+		w, g := &list[i], p.roster.gs[list[i].index]
+		if b != nil && (le.Uint64(b[l.PollRG:]) == g || le.Uint64(b[l.PollWG:]) == g) {
+			each(w, i, use{le.Uint64(b[l.PollFD:]), le.Uint64(b[l.PollFDSeq:])})
 		}
-		b := slices.Grow(r.bytes[:0], len(part)*(pollAlign+size))[:len(part)*(pollAlign+size)]
-		if r.bytes = b; p.pieces(b, r.iovs) != nil {
-			continue
-		}
-		for _, i := range part {
-			w, g := &list[i], r.gs[list[i].index]
-			m := motionOf(b[pollAlign:], l)
-			if m.status &^= goruntime.GScan; m == w.head.motion && (le.Uint64(b[l.PollRG:]) == g || le.Uint64(b[l.PollWG:]) == g) {
-				each(w, i, use{le.Uint64(b[l.PollFD:]), le.Uint64(b[l.PollFDSeq:])})
-			}
-			b = b[pollAlign+size:]
-		}
-	}
+	})
 }
 
 // farEndsOf finds the descriptors for which goroutines wait, and what they are.

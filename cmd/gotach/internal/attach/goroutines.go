@@ -61,6 +61,14 @@ func motionOf(b []byte, l *goruntime.Layout) motion {
 	return m
 }
 
+// motion reads that of a runtime.g. It is that of none if it cannot be read.
+func (p *Process) motion(g uint64) (m motion) {
+	if b, err := p.bytes(g, uint64(headSize(p.program.layout))); err == nil {
+		m = motionOf(b, p.program.layout)
+	}
+	return m
+}
+
 // plain returns the status without GScan.
 func (h *head) plain() uint32 { return h.status &^ goruntime.GScan }
 

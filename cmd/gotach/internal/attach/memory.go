@@ -54,6 +54,15 @@ func (m *memory) word(addr uint64) (uint64, error) {
 	return le.Uint64(b[:]), err
 }
 
+// slice reads what a slice or a string has, given its words: at most so many elements of a size.
+func (m *memory) slice(words []byte, size, most uint64) ([]byte, error) {
+	n := le.Uint64(words[8:])
+	if n > most {
+		return nil, fmt.Errorf("%d elements at %#x", n, le.Uint64(words))
+	}
+	return m.bytes(le.Uint64(words), n*size)
+}
+
 // bytes reads a part of memory, of at most 1 MB.
 func (m *memory) bytes(addr, n uint64) ([]byte, error) {
 	if n > 1<<20 {

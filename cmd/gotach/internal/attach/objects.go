@@ -15,12 +15,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// together reads pieces of memory that waiting goroutines, given by their places in the list, have addresses of, and after each piece the head of its
+// goroutine again. It calls each with a piece, or with nil if it cannot be read, or if the goroutine has moved since its stack was read.
+func (p *Process) together(list []walk, left []int, size int, at func(i int) uint64, each func(i int, piece []byte)) {
+	l, r, headSize := p.program.layout, &p.roster, headSize(p.program.layout)
+	for part := range slices.Chunk(left, maxPieces/2) {
+		r.iovs = r.iovs[:0]
+		for _, i := range part {
+			r.iovs = append(r.iovs, unix.RemoteIovec{Base: uintptr(at(i)), Len: size}, unix.RemoteIovec{Base: uintptr(r.gs[list[i].index]), Len: headSize})
+		}
+		b := slices.Grow(r.bytes[:0], len(part)*(size+headSize))[:len(part)*(size+headSize)]
+		r.bytes = b
+		err := p.pieces(b, r.iovs)
+		for _, i := range part {
+			piece, h := b[:size], parse(b[size:], l)
+			if h.status = h.plain(); err != nil || h.motion != list[i].head.motion || h.waiting != list[i].head.waiting {
+				piece = nil
+			}
+			each(i, piece)
+			b = b[size+headSize:]
+		}
+	}
+}
+
 // objectsOf reads the addresses of what goroutines wait for, as the native source does (sampler/internal/native/objects.go): from the runtime.sudog at
-// g.waiting, of a select one for each channel. The memory of a sudog stays mapped. It counts if the head of its goroutine is the same
-// after it. What cannot be read has no object.
+// g.waiting, of a select one for each channel. The memory of a sudog stays mapped. What cannot be read has no object.
 func (p *Process) objectsOf(list []walk) {
 	l := p.program.layout
-	sets, size, sudog := l.WaitSets(), headSize(l), int(max(l.SudogElem, l.SudogC, l.SudogWaitLink))+8
+	sets, size := l.WaitSets(), int(max(l.SudogElem, l.SudogC, l.SudogWaitLink))+8
 	next := make([]uint64, len(list))
 	var left []int
 	for i := range list {
@@ -33,38 +55,23 @@ func (p *Process) objectsOf(list []walk) {
 	}
 	for n := 0; n < objects.MaxObjects && len(left) > 0; n++ {
 		var more []int
-		for part := range slices.Chunk(left, maxPieces/2) {
-			r := &p.roster
-			r.iovs = r.iovs[:0]
-			for _, i := range part {
-				r.iovs = append(r.iovs, unix.RemoteIovec{Base: uintptr(next[i]), Len: sudog}, unix.RemoteIovec{Base: uintptr(r.gs[list[i].index]), Len: size})
+		p.together(list, left, size, func(i int) uint64 { return next[i] }, func(i int, b []byte) {
+			w := &list[i]
+			if b == nil {
+				w.objects = nil
+				return
 			}
-			r.bytes = slices.Grow(r.bytes[:0], len(part)*(sudog+size))[:len(part)*(sudog+size)]
-			if p.pieces(r.bytes, r.iovs) != nil {
-				for _, i := range part {
-					list[i].objects = nil
-				}
-				continue
+			field := l.SudogC
+			if sets.Elem>>(w.head.reason&63)&1 != 0 {
+				field = l.SudogElem
 			}
-			for j, i := range part {
-				b, w := r.bytes[j*(sudog+size):], &list[i]
-				again := parse(b[sudog:sudog+size], l)
-				if again.status = again.plain(); again.motion != w.head.motion || again.waiting != w.head.waiting {
-					w.objects = nil
-					continue
-				}
-				field := l.SudogC
-				if sets.Elem>>(w.head.reason&63)&1 != 0 {
-					field = l.SudogElem
-				}
-				if addr := le.Uint64(b[field:]); addr >= 4096 { // otherwise the goroutine is being woken
-					w.objects = append(w.objects, addr-l.WaitKind(int(w.head.reason)).Offset)
-				}
-				if next[i] = le.Uint64(b[l.SudogWaitLink:]); next[i] >= 4096 && sets.Choice>>(w.head.reason&63)&1 != 0 {
-					more = append(more, i)
-				}
+			if addr := le.Uint64(b[field:]); addr >= 4096 { // otherwise the goroutine is being woken
+				w.objects = append(w.objects, addr-l.WaitKind(int(w.head.reason)).Offset)
 			}
-		}
+			if next[i] = le.Uint64(b[l.SudogWaitLink:]); next[i] >= 4096 && sets.Choice>>(w.head.reason&63)&1 != 0 {
+				more = append(more, i)
+			}
+		})
 		left = more
 	}
 }
@@ -84,13 +91,8 @@ func (r *recorder) newObjects() *objects.List {
 
 // capacity returns the capacity of a channel for which a goroutine waits, -1 if it no longer waits.
 func (r *recorder) capacity(w objects.Waiter, channel uint64) int64 {
-	l := r.program.layout
-	n, err := r.word(channel + uint64(l.HchanSize))
-	if err != nil || n >= 1<<48 {
-		return -1
-	}
-	b, err := r.bytes(uint64(w.G), uint64(headSize(l)))
-	if err != nil || motionOf(b, l) != r.byG[uint64(w.G)].motion {
+	n, err := r.word(channel + uint64(r.program.layout.HchanSize))
+	if err != nil || n >= 1<<48 || r.motion(uint64(w.G)) != r.byG[uint64(w.G)].motion {
 		return -1
 	}
 	return int64(n)
@@ -163,11 +165,7 @@ func (r *recorder) name(list []tachyon.Object) {
 // collections counts the collections of the program. Each wakes the sweeper before memory is free. While that is awake or not known, there may be
 // one at any time.
 func (r *recorder) collections() int64 {
-	b, err := r.bytes(r.sweeper, uint64(headSize(r.program.layout)))
-	if err != nil {
-		b = make([]byte, headSize(r.program.layout))
-	}
-	if m := motionOf(b, r.program.layout); m != r.swept || m.status != goruntime.GWaiting {
+	if m := r.motion(r.sweeper); m != r.swept || m.status != goruntime.GWaiting {
 		r.swept = m
 		r.collected++
 	}
