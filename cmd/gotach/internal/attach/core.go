@@ -238,21 +238,15 @@ func (n *notes) fileAt(addr uint64) string {
 func (p *Process) signalled(sp uint64, h *head) (r regs) {
 	const most = 1 << 20 // bytes of such a stack; Go has 32 KB
 	for at := sp &^ 7; at < sp+most; at += 8 {
-		var words [2]uint64
-		var err error
-		for i, off := range []uint64{0, 16} {
-			if words[i], err = p.word(at + off); err != nil {
-				return regs{}
-			}
+		b, err := p.bytes(at, max(signalSP, signalPC, signalLR)+8)
+		if err != nil {
+			break
 		}
-		if stack, size := words[0], words[1]; stack > at || at-stack >= size || size > most {
+		word := func(off int) uint64 { return le.Uint64(b[off:]) }
+		if stack, size := word(0), word(16); stack > at || at-stack >= size || size > most {
 			continue
 		}
-		for to, off := range map[*uint64]uint64{&r.sp: signalSP, &r.pc: signalPC, &r.lr: signalLR} {
-			if *to, err = p.word(at + off); err != nil {
-				return regs{}
-			}
-		}
+		r = regs{sp: word(signalSP), pc: word(signalPC), lr: word(signalLR)}
 		if r.sp >= h.lo && r.sp < h.hi && p.program.funcs.at(r.pc+1).ok {
 			return r
 		}
@@ -263,15 +257,8 @@ func (p *Process) signalled(sp uint64, h *head) (r regs) {
 // stopped returns the calls of a goroutine that ran when a core was made, nil if they are not known. Its thread was in its code, or in the
 // handler of a signal, or on the system stack: then the runtime has saved where it left the goroutine's.
 func (p *Process) stopped(g uint64, h head) []uint64 {
-	l := p.program.layout
-	m, err := p.word(g + uint64(l.GM))
-	if err != nil {
-		return nil
-	}
-	tid, err := p.word(m + uint64(l.MProcID))
-	if err != nil {
-		return nil
-	}
+	m, _ := p.word(g + uint64(p.program.layout.GM)) // what cannot be read is no thread's
+	tid, _ := p.word(m + uint64(p.program.layout.MProcID))
 	r := p.threads[tid]
 	if r.sp < h.lo || r.sp >= h.hi {
 		r = p.signalled(r.sp, &h)

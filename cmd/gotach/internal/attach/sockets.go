@@ -168,8 +168,8 @@ func inetRow(table, line string) (s socket, ok bool) {
 	}
 	at, ok1 := inetAddress(f[1])
 	to, ok2 := inetAddress(f[2])
-	state, err := strconv.ParseUint(f[3], 16, 8)
-	if s.inode, ok = number(f[9], 10); !ok || !ok1 || !ok2 || err != nil {
+	state, ok3 := number(f[3], 16, 8)
+	if s.inode, ok = number(f[9], 10, 64); !ok || !ok1 || !ok2 || !ok3 {
 		return s, false
 	}
 	s.network = strings.TrimSuffix(table, "6")
@@ -184,17 +184,17 @@ func inetRow(table, line string) (s socket, ok bool) {
 }
 
 // number parses one without sign.
-func number(text string, base int) (uint64, bool) {
-	n, err := strconv.ParseUint(text, base, 64)
+func number(text string, base, bits int) (uint64, bool) {
+	n, err := strconv.ParseUint(text, base, bits)
 	return n, err == nil
 }
 
 // inetAddress parses an address of a table: words in the order of bytes of this machine, and a port.
 func inetAddress(text string) (a netip.AddrPort, ok bool) {
 	host, port, _ := strings.Cut(text, ":")
-	p, err := strconv.ParseUint(port, 16, 16)
-	b, bad := hex.DecodeString(host)
-	if err != nil || bad != nil || len(port) != 4 || len(b)%4 != 0 {
+	p, ok := number(port, 16, 16)
+	b, err := hex.DecodeString(host)
+	if !ok || err != nil || len(port) != 4 || len(b)%4 != 0 {
 		return a, false
 	}
 	for i := 0; i < len(b); i += 4 {
@@ -218,10 +218,10 @@ func unixRow(_, line string) (s socket, ok bool) {
 	for i := range f {
 		f[i], line, _ = strings.Cut(strings.TrimLeft(line, " "), " ")
 	}
-	flags, ok1 := number(f[3], 16)
-	kind, ok2 := number(f[4], 16)
-	state, ok3 := number(f[5], 16)
-	if s.inode, ok = number(f[6], 10); !ok || !ok1 || !ok2 || !ok3 || !strings.HasSuffix(f[0], ":") {
+	flags, ok1 := number(f[3], 16, 64)
+	kind, ok2 := number(f[4], 16, 64)
+	state, ok3 := number(f[5], 16, 64)
+	if s.inode, ok = number(f[6], 10, 64); !ok || !ok1 || !ok2 || !ok3 || !strings.HasSuffix(f[0], ":") {
 		return s, false
 	}
 	s.network, s.at = "unix", line
