@@ -92,21 +92,17 @@ func (p *tape) play(t testing.TB, w *Writer, asFrames bool, n int) {
 	}
 }
 
-// BenchmarkWrite measures the time to write samples of a CPU-bound service, with frames as
-// strings and as ids. The clock starts when the samples have been written once, so it measures
+// BenchmarkWrite measures the time to write samples of a CPU-bound service. The clock starts when the samples have been written once, so it measures
 // the steady state. The size is that of a file with the samples once.
 func BenchmarkWrite(b *testing.B) {
 	for _, c := range []struct {
-		name     string
-		asFrames bool
-		edit     func(*Options)
+		name string
+		edit func(*Options)
 	}{
-		{"ids", false, func(*Options) {}},
-		{"strings", true, func(*Options) {}},
-		{"ids-document", false, func(o *Options) { o.Layout = tachyon.Document }},
-		{"ids-compact", false, func(o *Options) { o.Compact = true }},
-		{"ids-uncompressed", false, func(o *Options) { o.Uncompressed = true }},
-		{"strings-uncompressed", true, func(o *Options) { o.Uncompressed = true }},
+		{"ids", func(*Options) {}},
+		{"ids-document", func(o *Options) { o.Layout = tachyon.Document }},
+		{"ids-compact", func(o *Options) { o.Compact = true }},
+		{"ids-uncompressed", func(o *Options) { o.Uncompressed = true }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			p := newTape(b, "big", tachyon.CPython315)
@@ -115,12 +111,12 @@ func BenchmarkWrite(b *testing.B) {
 				f := new(void)
 				w := testenv.Must(New(f, p.o))
 				p.next = 0
-				p.play(b, w, c.asFrames, len(p.samples))
+				p.play(b, w, false, len(p.samples))
 				runtime.GC() // collect the garbage of the set-up before the clock starts
 				p.took = 0
 				b.ReportAllocs()
 				b.ResetTimer()
-				p.play(b, w, c.asFrames, n)
+				p.play(b, w, false, n)
 				b.StopTimer()
 				testenv.OK(b, w.Close())
 				if n == 0 {

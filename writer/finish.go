@@ -207,8 +207,8 @@ func (w *Writer) tail(off int64) error {
 	if len(w.meta) > 0 || section.Length > 0 {
 		t.Checksum(w.out.crc, &section, w.table.frameBytes())
 	}
-	for i := range w.table.keys {
-		t.Frames(w.table.appendFrame(t.Buffer(), &w.table.keys[i]), 1)
+	for i := range w.table.frames {
+		t.Frames(w.table.appendFrame(t.Buffer(), &w.table.frames[i]), 1)
 	}
 	w.records.blocks(t.Records)
 	t.Records(last)

@@ -117,7 +117,7 @@ func (t *table) logString(s string) error {
 	return t.j.String(t.entry)
 }
 
-func (t *table) logFrame(k *frameKey) error {
+func (t *table) logFrame(k *frame) error {
 	if t.j == nil {
 		return nil
 	}

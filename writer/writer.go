@@ -309,46 +309,15 @@ func (w *Writer) write(s *tachyon.Sample) error {
 	return w.add(t, s, stack, shared)
 }
 
-// WriteFrames adds a sample with the given stack of frames, innermost first. It ignores
-// s.Stack. It is fastest if a frame has the same strings in memory in each sample. Like
-// Intern, it keeps the strings of new frames. It does not keep references to s and stack.
+// WriteFrames is Write for a stack of frames, innermost first, in place of s.Stack. It calls Intern for each, so Write is
+// faster with ids that the caller keeps.
 func (w *Writer) WriteFrames(s *tachyon.Sample, stack []tachyon.Frame) error {
-	if w.err != nil {
-		return w.err
+	c := *s
+	c.Stack = w.ids[:min(len(stack), tachyon.MaxDepth)]
+	for i := range c.Stack {
+		c.Stack[i] = w.Intern(stack[i])
 	}
-	if w.j != nil {
-		return w.writeFramesGuarded(s, stack)
-	}
-	return w.writeFrames(s, stack)
-}
-
-func (w *Writer) writeFramesGuarded(s *tachyon.Sample, stack []tachyon.Frame) (err error) {
-	defer w.fault(debug.SetPanicOnFault(true), &err)
-	return w.writeFrames(s, stack)
-}
-
-func (w *Writer) writeFrames(s *tachyon.Sample, stack []tachyon.Frame) error {
-	if len(stack) > tachyon.MaxDepth {
-		stack = stack[:tachyon.MaxDepth]
-	}
-	t := w.threads.get(s.Thread, s.Interpreter)
-	shared := w.table.commonSuffix(stack, t.stack)
-	fresh := len(stack) - shared
-	if fresh == 0 && shared == len(t.stack) {
-		return w.add(t, s, t.stack, shared)
-	}
-	ids := w.ids[:len(stack)]
-	for i := range fresh {
-		ids[i] = w.table.frame(&stack[i])
-	}
-	if w.table.err != nil {
-		w.err = w.table.err
-		return w.err
-	}
-	copy(ids[fresh:], t.stack[len(t.stack)-shared:])
-	// Different frames of the caller may be the same frame in the table.
-	shared += commonSuffix(ids[:fresh], t.stack[:len(t.stack)-shared])
-	return w.add(t, s, ids, shared)
+	return w.Write(&c)
 }
 
 // add adds a sample. shared is the exact number of outermost frames that are the same in

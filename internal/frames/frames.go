@@ -9,8 +9,8 @@ import (
 )
 
 // A Table assigns an id to each frame. Equal frames have the same id. Ids count from 0 in
-// order of first use. The zero value is an empty table. Package writer has its own table,
-// which also holds strings and finds frames without hashing them.
+// order of first use. The zero value is an empty table. Package writer has its own table, of
+// strings too.
 type Table struct {
 	list []tachyon.Frame
 	ids  map[tachyon.Frame]uint32
