@@ -15,7 +15,14 @@ import (
 // with "gotach": kind as its first key. If v is not a JSON object, it becomes the value of
 // a key that is named like the kind. [tachyon.Metadata] lists the kinds; readers ignore
 // unknown ones.
-func (w *Writer) AddMetadata(kind string, v any) (err error) {
+func (w *Writer) AddMetadata(kind string, v any) error { return w.metadata(kind, v, false) }
+
+// Provisional adds a metadata object in case the program is killed and the file is not
+// finished. A later object of the same kind, from Provisional or AddMetadata, replaces it.
+// It has no effect on a file that is finished or has no journal.
+func (w *Writer) Provisional(kind string, v any) error { return w.metadata(kind, v, true) }
+
+func (w *Writer) metadata(kind string, v any, provisional bool) (err error) {
 	if w.closed {
 		return ErrClosed
 	}
@@ -26,11 +33,13 @@ func (w *Writer) AddMetadata(kind string, v any) (err error) {
 	if err != nil {
 		return fmt.Errorf("tachyon writer: metadata %q: %w", kind, err)
 	}
-	w.meta = append(w.meta, string(b))
-	if w.j != nil {
-		return w.j.Metadata(b, false)
+	if !provisional {
+		w.meta = append(w.meta, string(b))
 	}
-	return nil
+	if w.j == nil {
+		return nil
+	}
+	return w.j.Metadata(b, provisional)
 }
 
 // Close finishes the file. If Create made the file, Close also closes it and deletes the

@@ -66,26 +66,6 @@ func (w *Writer) endJournal(finished bool) error {
 	return j.Close()
 }
 
-// Provisional adds a metadata object in case the program is killed and the file is not
-// finished. A later object of the same kind, from Provisional or AddMetadata, replaces it.
-// It has no effect on a file that is finished or has no journal.
-func (w *Writer) Provisional(kind string, v any) (err error) {
-	if w.closed {
-		return ErrClosed
-	}
-	if w.j != nil {
-		defer w.fault(debug.SetPanicOnFault(true), &err)
-	}
-	b, err := wire.EncodeMetadata(kind, v)
-	if err != nil {
-		return fmt.Errorf("tachyon writer: metadata %q: %w", kind, err)
-	}
-	if w.j == nil {
-		return nil
-	}
-	return w.j.Metadata(b, true)
-}
-
 // pendingRoom gives a thread a buffer of size bytes and moves its pending repeats into it.
 func (w *Writer) pendingRoom(t *thread, size int) {
 	if w.j == nil {

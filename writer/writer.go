@@ -239,16 +239,11 @@ func (w *Writer) begin(path string) (err error) {
 // Intern returns the id of a frame for Sample.Stack. Equal frames have the same id. The
 // Writer keeps f's strings: clone them first if they are parts of larger strings.
 func (w *Writer) Intern(f tachyon.Frame) uint32 {
-	if w.j == nil {
-		return w.table.frame(&f)
+	if w.j != nil {
+		var err error // fault sets w.err too
+		defer w.fault(debug.SetPanicOnFault(true), &err)
 	}
-	return w.internLogged(&f)
-}
-
-func (w *Writer) internLogged(f *tachyon.Frame) uint32 {
-	var err error // fault sets w.err too
-	defer w.fault(debug.SetPanicOnFault(true), &err)
-	id := w.table.frame(f)
+	id := w.table.frame(&f)
 	if w.err == nil {
 		w.err = w.table.err
 	}
@@ -258,18 +253,13 @@ func (w *Writer) internLogged(f *tachyon.Frame) uint32 {
 // Write adds a sample whose stack consists of ids from Intern. If the stack is deeper than
 // 256, Write keeps the innermost 256 frames. It does not keep a reference to s. It returns
 // an error for a stack with an unknown id; later samples are not affected.
-func (w *Writer) Write(s *tachyon.Sample) error {
+func (w *Writer) Write(s *tachyon.Sample) (err error) {
 	if w.err != nil {
 		return w.err
 	}
 	if w.j != nil {
-		return w.writeGuarded(s)
+		defer w.fault(debug.SetPanicOnFault(true), &err)
 	}
-	return w.write(s)
-}
-
-func (w *Writer) writeGuarded(s *tachyon.Sample) (err error) {
-	defer w.fault(debug.SetPanicOnFault(true), &err)
 	return w.write(s)
 }
 
