@@ -101,7 +101,6 @@ func BenchmarkWrite(b *testing.B) {
 	}{
 		{"ids", func(*Options) {}},
 		{"ids-document", func(o *Options) { o.Layout = tachyon.Document }},
-		{"ids-compact", func(o *Options) { o.Compact = true }},
 		{"ids-uncompressed", func(o *Options) { o.Uncompressed = true }},
 	} {
 		b.Run(c.name, func(b *testing.B) {

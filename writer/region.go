@@ -55,11 +55,7 @@ func (r *region) init(o Options) (err error) {
 	if o.Uncompressed {
 		return nil
 	}
-	better := 0
-	if o.Compact {
-		better = 1
-	}
-	r.zw, err = wire.NewEncoder(better)
+	r.zw, err = wire.NewEncoder(0)
 	return err
 }
 

@@ -21,11 +21,9 @@
 //
 // # Compression
 //
-// The default is klauspost's level for zstd's 5, with a window of 2 MiB and no
-// goroutine of its own. [Options].Compact takes the next better level. On 200,000
-// samples of a CPU-bound service (5 threads, mean depth 38.5) the default takes 5.43
-// bytes and 0.24 µs a sample, the better level 5.20 bytes and 0.40 µs. zstd's own
-// level 5 takes 5.14 bytes.
+// The level is klauspost's for zstd's 5, with a window of 2 MiB and no goroutine of its own. On 200,000
+// samples of a CPU-bound service (5 threads, mean depth 38.5) it takes 5.43 bytes and 0.24 µs a sample, the next
+// better level 5.20 bytes and 0.40 µs. zstd's own level 5 takes 5.14 bytes.
 //
 // # Memory
 //
@@ -55,7 +53,6 @@ import (
 type Options struct {
 	Layout       tachyon.Layout // 0 is Document
 	Uncompressed bool           // no zstd
-	Compact      bool           // zstd's next better level; see the package comment for the cost
 	Start        uint64         // µs, on the clock of the samples' times, usually Unix time
 	Interval     uint64         // µs between two ticks, as asked for
 	CPython      *CPythonInfo   // only for CPython315; nil means wall clock without statistics
