@@ -127,7 +127,7 @@ func (r *recorder) flush() {
 		return
 	}
 	if r.err() == nil && len(r.objects.Fresh) > 0 {
-		if err := r.sink.Objects(r.objects.Fresh); err != nil {
+		if err := r.sink.WriteRecords(&tachyon.Records{Objects: r.objects.Fresh}); err != nil {
 			r.Fail(err)
 		}
 		r.objects.Fresh = r.objects.Fresh[:0]

@@ -77,13 +77,10 @@ type Sink interface {
 	// cannot take samples for a while: the others are dropped and counted, and sampling goes on. Samples
 	// and stacks belong to the sampler and are valid during the call only.
 	WriteBatch([]tachyon.Sample) (n int, err error)
-	// Objects describes what goroutines wait for. It is called before the samples that have an
-	// object's number, in each part of the session that has such samples, and again if the kind of
-	// an object has changed.
-	Objects([]tachyon.Object) error
-	// WriteRecords takes what is known about goroutines, and the session's progress. They belong to
+	// WriteRecords takes what is known about goroutines and what they wait for, and the session's progress. They belong to
 	// the sampler and are valid during the call only. The samples of these goroutines may be older or
-	// newer. Records of one part of the session that come after its last sample are in Part.
+	// newer. Objects come before the samples that have their numbers, in each part of the session that has such samples, and again if
+	// the kind of an object has changed. Records of one part of the session that come after its last sample are in Part.
 	WriteRecords(*tachyon.Records) error
 	// Forget reports that a goroutine has ended and that its id will not be used again.
 	Forget(id uint64, interpreter uint32) error
@@ -99,9 +96,6 @@ type Sink interface {
 
 // OnePart can be embedded in a [Sink] that takes the whole session as one part.
 type OnePart struct{}
-
-// Objects does nothing.
-func (OnePart) Objects([]tachyon.Object) error { return nil }
 
 // Full returns false.
 func (OnePart) Full() bool { return false }

@@ -197,7 +197,7 @@ func TestFails(t *testing.T) {
 			}
 		})
 	}
-	for _, method := range []string{"Objects", "WriteRecords", "Forget"} {
+	for _, method := range []string{"WriteRecords", "Forget"} {
 		s, out := session(t, Config{}, &memory{refuse: method})
 		out.Batch(func() {
 			for id := range uint64(2) {

@@ -148,18 +148,14 @@ func (m *memory) WriteBatch(list []tachyon.Sample) (int, error) {
 	return len(list), nil
 }
 
-func (m *memory) Objects(list []tachyon.Object) error {
-	m.objects = append(m.objects, list...)
-	return m.failing("Objects")
-}
-
 func (m *memory) WriteRecords(r *tachyon.Records) error {
 	if s := r.Stops; s != nil {
 		m.stops = append(m.stops, tachyon.Stops{Until: s.Until, List: slices.Clone(s.List)})
 	}
-	if len(r.Goroutines) == 0 && r.Progress == nil && r.Stops == nil {
+	if len(r.Goroutines) == 0 && len(r.Objects) == 0 && r.Progress == nil && r.Stops == nil {
 		panic("records of nothing")
 	}
+	m.objects = append(m.objects, r.Objects...)
 	m.parts = append(m.parts, r.Goroutines...)
 	if r.Progress != nil {
 		m.progress = append(m.progress, *r.Progress)

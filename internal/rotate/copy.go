@@ -50,8 +50,3 @@ func (c *Copy) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	n, err = c.Writer.WriteBatch(samples)
 	return n, cmp.Or(err, unknown)
 }
-
-// Objects is that of Writer.
-func (c *Copy) Objects(list []tachyon.Object) error {
-	return c.WriteRecords(&tachyon.Records{Objects: list})
-}

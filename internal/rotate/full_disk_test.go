@@ -43,7 +43,7 @@ func lose(t *testing.T, w *Writer, n int) (tries int) {
 		if n, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 100_000, Stack: []uint32{w.Intern(tachyon.Frame{Func: "lost"})}}}); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
-		testenv.OK(t, errors.Join(w.Forget(7, 0), w.Objects([]tachyon.Object{{Number: 1}}), w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 1}}})))
+		testenv.OK(t, errors.Join(w.Forget(7, 0), w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{{Number: 1}}}), w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 1}}})))
 	}
 	return tries
 }

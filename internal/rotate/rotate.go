@@ -279,11 +279,6 @@ func (t *translator) translate(samples []tachyon.Sample) ([]tachyon.Sample, erro
 	return t.batch, nil
 }
 
-// Objects adds descriptions of objects to the file, and to its journal.
-func (w *Writer) Objects(list []tachyon.Object) error {
-	return w.WriteRecords(&tachyon.Records{Objects: list})
-}
-
 // WriteRecords adds records to the file, to the progress why the file is kept. While nothing can be written it keeps only the progress, in the journal.
 func (w *Writer) WriteRecords(r *tachyon.Records) error {
 	if r.Progress != nil {

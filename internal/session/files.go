@@ -55,19 +55,14 @@ func create(path string, about *about, o writer.Options, failed func(error)) (*s
 	return out, nil
 }
 
-// Objects adds descriptions of objects to the file, with the names that are known.
-func (k *sink) Objects(list []tachyon.Object) error {
-	k.names.name(list)
-	return k.Writer.Objects(list)
-}
-
-// WriteRecords adds records to the file, and names of objects that have become known.
+// WriteRecords adds records to the file, objects with the names that are known, and those whose names have become known.
 func (k *sink) WriteRecords(r *tachyon.Records) error {
 	if named := k.names.poll(); len(named) > 0 {
-		if err := k.Writer.Objects(named); err != nil {
+		if err := k.Writer.WriteRecords(&tachyon.Records{Objects: named}); err != nil {
 			return err
 		}
 	}
+	k.names.name(r.Objects)
 	if r.Progress != nil {
 		r.Progress.ObjectsUnnamed = k.names.reason()
 	}

@@ -30,20 +30,15 @@ type Following struct {
 // A second is the sink of a second file beside the session's own one.
 type second struct {
 	*rotate.Copy
+	sampler.OnePart
 	names objectNames // used only at the end
 }
 
-// Objects adds descriptions of objects to the file.
-func (k *second) Objects(list []tachyon.Object) error {
-	k.names.name(list)
-	return k.Copy.Objects(list)
+// WriteRecords adds records to the file, objects with the names that are known.
+func (k *second) WriteRecords(r *tachyon.Records) error {
+	k.names.name(r.Objects)
+	return k.Copy.WriteRecords(r)
 }
-
-// Full returns false: there is one file.
-func (*second) Full() bool { return false }
-
-// Next is never called.
-func (*second) Next(time.Duration, func() sampler.Part) {}
 
 // Follow writes the samples of the running session to a second file too. The file has all about its goroutines
 // that the session's own file has. It can be read while it is written, unless a warning says why not. The error
@@ -68,7 +63,7 @@ func Follow(path string) (*Following, error) {
 	if err := s.about.writeProvisional(w, 0, at); err != nil { // until the end; only readers of an unfinished file see it
 		return nil, fmt.Errorf("gotach: %w", errors.Join(err, w.Discard()))
 	}
-	k := &second{s.copy(w), objectNames{find: findVariables}}
+	k := &second{Copy: s.copy(w), names: objectNames{find: findVariables}}
 	f, err := from.Follow(k, at)
 	if err != nil {
 		return nil, fmt.Errorf("gotach: %w: %w", ErrNoSession, errors.Join(err, w.Discard()))

@@ -488,7 +488,7 @@ func (r *recorder) flush() error {
 	err := error(nil)
 	if len(r.named.Fresh) > 0 {
 		r.name(r.named.Fresh)
-		err = r.w.Objects(r.named.Fresh)
+		err = r.w.WriteRecords(&tachyon.Records{Objects: r.named.Fresh})
 		r.named.Fresh = r.named.Fresh[:0]
 	}
 	n := 0
