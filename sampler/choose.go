@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,41 +9,34 @@ import (
 )
 
 // A candidate makes a source, or returns the reason why this build has none.
-type candidate func() (source.Source, string)
+type candidate func() (source.Source, error)
 
-func portableSource() (source.Source, string) { return portable.New(), "" }
+func portableSource() (source.Source, error) { return portable.New(), nil }
 
 // choose starts the source that the configuration asks for.
 func (s *Sampler) choose(sink Sink, native, portable candidate) error {
 	if s.cfg.Source != Portable {
-		reason, err := s.try(sink, native)
-		if err != nil {
-			reason = err.Error()
-		}
-		if reason == "" {
+		err := s.try(sink, native)
+		if err == nil {
 			return nil
 		}
 		if s.cfg.Source == Native {
-			return fmt.Errorf("sampler: the native source cannot run: %s", reason)
+			return fmt.Errorf("sampler: the native source cannot run: %w", err)
 		}
-		s.reason = reason
+		s.reason = err.Error()
 	}
-	reason, err := s.try(sink, portable)
-	if err == nil && reason != "" {
-		err = errors.New(reason)
-	}
-	if err != nil {
+	if err := s.try(sink, portable); err != nil {
 		return fmt.Errorf("sampler: the portable source cannot run: %w", err)
 	}
 	return nil
 }
 
 // try starts one source. Each attempt has its own recorder, so that nothing is left of a source
-// that failed. A reason says that the build has no such source.
-func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error) {
-	src, reason := candidate()
-	if src == nil {
-		return reason, nil
+// that failed.
+func (s *Sampler) try(sink Sink, candidate candidate) error {
+	src, err := candidate()
+	if err != nil {
+		return err
 	}
 	out := newRecorder(sink, s.start, s.cfg.Rate)
 	out.system = s.cfg.System
@@ -61,8 +53,8 @@ func (s *Sampler) try(sink Sink, candidate candidate) (reason string, err error)
 		Warn:       s.cfg.OnWarning,
 	}, out)
 	if err != nil {
-		return "", err
+		return err
 	}
 	s.src, s.out = src, out
-	return "", nil
+	return nil
 }

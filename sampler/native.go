@@ -10,7 +10,7 @@ import (
 )
 
 // nativeSource returns the native source.
-func nativeSource() (source.Source, string) { return native.New(), "" }
+func nativeSource() (source.Source, error) { return native.New(), nil }
 
 // room returns an error if the program cannot have the threads that a session needs. Without this
 // check the runtime would end the program.

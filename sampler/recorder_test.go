@@ -76,7 +76,7 @@ func TestSourcePlugsIn(t *testing.T) {
 		{ID: 30, CreatedBy: "github.com/gotach/profiler.Open"},
 		{ID: 31, CreatedBy: "github.com/gotach/profiler/internal/own.Gone"},
 	})
-	equal(t, "leaf PCs", s.LeafPCs().PCs, []tachyon.LeafPC{
+	equal(t, "leaf PCs", s.Part().PCs.PCs, []tachyon.LeafPC{
 		{Addr: 0x20, Wall: 1, WallTime: 3000},
 		{Addr: 0x30, Wall: 1, WallTime: 4000},
 		{Addr: 0x40, CPU: 1, Wall: 2, CPUTime: 4000, WallTime: 8000},
@@ -135,7 +135,7 @@ func TestFirstSample(t *testing.T) {
 		for _, before := range c.before {
 			weight += 1000 + uint64(math.Round(1000*before))
 		}
-		equal(t, name+": leaf PCs", s.LeafPCs().PCs, []tachyon.LeafPC{{Addr: 1, Wall: uint32(len(c.gaps)), WallTime: weight}, {Addr: 2, Wall: 1, WallTime: 30_000}})
+		equal(t, name+": leaf PCs", s.Part().PCs.PCs, []tachyon.LeafPC{{Addr: 1, Wall: uint32(len(c.gaps)), WallTime: weight}, {Addr: 2, Wall: 1, WallTime: 30_000}})
 	}
 }
 
@@ -300,7 +300,7 @@ func TestLeafPCsOfMarkers(t *testing.T) {
 		if system {
 			want[1].Wall, want[1].WallTime = 10, 10_000
 		}
-		equal(t, fmt.Sprint("with System ", system), s.LeafPCs().PCs, want)
+		equal(t, fmt.Sprint("with System ", system), s.Part().PCs.PCs, want)
 	}
 }
 

@@ -260,7 +260,8 @@ type Part struct {
 	// are since Start, ids are ascending.
 	Goroutines []tachyon.Goroutine
 	Stops      *tachyon.Stops
-	PCs        *tachyon.LeafPCs // see Sampler.LeafPCs
+	// PCs says how often each address was the innermost one; nil if the source knows no addresses. Its text bounds are zero.
+	PCs *tachyon.LeafPCs
 }
 
 // Part returns the last part of the session, which is the whole session if the sink has ended
@@ -327,17 +328,5 @@ func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stat
 		Duration:       d,
 		Goroutines:     int(out.live.Load()),
 		Counts:         counts,
-	}
-}
-
-// LeafPCs returns how often each address was the innermost one in the last part. It returns nil
-// before Stop has returned, and if the source knows no addresses. The text bounds in the result
-// are zero.
-func (s *Sampler) LeafPCs() *tachyon.LeafPCs {
-	select {
-	case <-s.stopped:
-		return s.out.leafPCs()
-	default:
-		return nil
 	}
 }

@@ -31,7 +31,7 @@ func TestLive(t *testing.T) {
 			before := time.Now().Add(-time.Millisecond)
 			s := testenv.Must(Start(Config{Source: name, Budget: 100, MaxPause: time.Minute}, &m))
 			testenv.Await(func() bool { return s.Stats().TicksReached > 0 })
-			if s.Part().End != 0 || s.LeafPCs() != nil {
+			if s.Part().End != 0 {
 				t.Error("results before Stop")
 			}
 			var all sync.WaitGroup
@@ -151,7 +151,7 @@ func TestChoice(t *testing.T) {
 			t.Errorf("%+v: goroutines of the source that failed are left: %+v", tt, list)
 		}
 	}
-	for _, port := range []func() (source.Source, string){noNative, (&scripted{refuse: forbidden}).candidate} {
+	for _, port := range []candidate{noNative, (&scripted{refuse: forbidden}).candidate} {
 		if _, err := start(Config{Source: Portable}, &memory{}, nil, port); err == nil || !strings.Contains(err.Error(), "the portable source cannot run: ") {
 			t.Errorf("without any source: %v", err)
 		}

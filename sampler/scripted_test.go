@@ -64,9 +64,9 @@ func (f *scripted) Stats() tachyon.Counts {
 	return tachyon.Counts{TicksAsked: 5, TicksReached: 4, Dropped: 3, Torn: 2, Cost: time.Second}
 }
 
-func (f *scripted) candidate() (source.Source, string) { return f, "" }
+func (f *scripted) candidate() (source.Source, error) { return f, nil }
 
-func noNative() (source.Source, string) { return nil, "there is none for plan9" }
+func noNative() (source.Source, error) { return nil, errors.New("there is none for plan9") }
 
 // session begins a session with a scripted source.
 func session(t testing.TB, cfg Config, sink Sink) (*Sampler, source.Out) {
