@@ -200,42 +200,20 @@ func (r *recorder) Labels(id uint64, t time.Duration, labels map[string]string) 
 }
 
 // A forgotten has the ids of the last goroutines that were forgotten, maxForgotten at most and half of
-// that at least. Ids are nearly successive numbers, so it takes about two bits for each. The zero value
-// is empty.
+// that at least. That is some 20 bytes for each. The zero value is empty.
 type forgotten struct {
-	late, early idSet // late has the ids that were added last
+	late, early map[uint64]struct{} // late has the ids that were added last
 }
 
-// An idSet has a bit for each id. Its key is id / 512.
-type idSet struct {
-	bits map[uint64]*[8]uint64
-	n    int // ids in the set
+func (f *forgotten) has(id uint64) bool {
+	_, late := f.late[id]
+	_, early := f.early[id]
+	return late || early
 }
-
-func (f *forgotten) has(id uint64) bool { return f.late.has(id) || f.early.has(id) }
 
 func (f *forgotten) add(id uint64) {
-	if f.late.n == maxForgotten/2 {
-		f.early, f.late = f.late, idSet{}
+	if f.late == nil || len(f.late) == maxForgotten/2 {
+		f.early, f.late = f.late, make(map[uint64]struct{})
 	}
-	f.late.add(id)
-}
-
-func (s *idSet) has(id uint64) bool {
-	b := s.bits[id>>9]
-	return b != nil && b[id>>6&7]>>(id&63)&1 != 0
-}
-
-// add adds an id that is not in the set.
-func (s *idSet) add(id uint64) {
-	b := s.bits[id>>9]
-	if b == nil {
-		if s.bits == nil {
-			s.bits = map[uint64]*[8]uint64{}
-		}
-		b = new([8]uint64)
-		s.bits[id>>9] = b
-	}
-	b[id>>6&7] |= 1 << (id & 63)
-	s.n++
+	f.late[id] = struct{}{}
 }

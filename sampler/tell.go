@@ -128,13 +128,6 @@ func (r *recorder) rest() []tachyon.Goroutine {
 			list = append(list, r.next(k))
 		}
 	}
-	sort.Stable(partsByID(list))
+	sort.SliceStable(list, func(i, j int) bool { return list[i].ID < list[j].ID })
 	return list
 }
-
-// partsByID sorts parts by id, as byID does.
-type partsByID []tachyon.Goroutine
-
-func (l partsByID) Len() int           { return len(l) }
-func (l partsByID) Less(i, j int) bool { return l[i].ID < l[j].ID }
-func (l partsByID) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
