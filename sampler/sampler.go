@@ -32,7 +32,7 @@ const (
 	MaxRate       = 10_000
 	DefaultBudget = 1.0
 
-	DefaultMaxPause = source.DefaultMaxPause
+	DefaultMaxPause = 10 * time.Millisecond
 )
 
 // Config says what to sample. The zero value is valid.

@@ -56,7 +56,7 @@ func TestTooMany(t *testing.T) {
 			blind = s.Stats().Blind
 		}
 	}
-	err := s.Start(source.Config{Rate: 1000, Budget: 100, Start: time.Now(), Warn: func(err error) { warnings = append(warnings, err.Error()) }}, r)
+	err := s.Start(source.Config{Rate: 1000, Budget: 100, MaxPause: 10 * time.Millisecond, Start: time.Now(), Warn: func(err error) { warnings = append(warnings, err.Error()) }}, r)
 	testenv.OK(t, err)
 	waitFor(t, func() bool { return s.Stats().TicksRefused > 20 })
 	if got, st := testenv.Pauses()-before, s.Stats(); got > 0 || st.TicksReached != 0 || st.Blind <= 0 || st.Blind > time.Since(s.cfg.Start) || st.Dropped != 0 {

@@ -22,7 +22,7 @@ import (
 func TestMeasureCPU(t *testing.T) {
 	measure.AtMost(t, "error of the CPU time of all samples", "%", 2, func() float64 {
 		s, r := New(), newRecorder()
-		testenv.OK(t, s.Start(source.Config{Rate: 200, Budget: 5, Start: time.Now()}, r))
+		testenv.OK(t, s.Start(source.Config{Rate: 200, Budget: 5, MaxPause: 10 * time.Millisecond, Start: time.Now()}, r))
 		begin, known := processTime()
 		if !known {
 			t.Fatal("this system does not say what a process uses")
@@ -88,7 +88,7 @@ func looks(t *testing.T, clock func() (time.Duration, bool)) (perSecond, paid fl
 	threadClock = clock
 	defer func() { threadClock = threadTime }()
 	s := New()
-	testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: budget, Start: time.Now()}, new(quiet)))
+	testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: budget, MaxPause: 10 * time.Millisecond, Start: time.Now()}, new(quiet)))
 	time.Sleep(length)
 	st := s.Stats()
 	s.Stop()

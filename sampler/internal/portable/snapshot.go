@@ -26,15 +26,14 @@ type snapshot struct {
 	waitFrames bool
 	seed       maphash.Seed
 
-	known    map[uint64]*goroutine
-	places   map[string]uint32            // frame id by function, newline, file:line
-	reasons  map[string]reason            // by the words in the header
-	sets     map[string]map[string]string // label set by its text
-	elided   uint32                       // frame ids
-	nonGo    uint32
-	fresh    uint32 // the leaf frame of goroutines that have not run yet
-	hasMarks bool   // elided, nonGo and fresh are set
-	scratch  []byte
+	known   map[uint64]*goroutine
+	places  map[string]uint32            // frame id by function, newline, file:line
+	reasons map[string]reason            // by the words in the header
+	sets    map[string]map[string]string // label set by its text
+	elided  uint32                       // frame ids
+	nonGo   uint32
+	fresh   uint32 // the leaf frame of goroutines that have not run yet
+	scratch []byte
 
 	turn       uint64        // counts texts
 	before     time.Duration // of the last emit
@@ -92,17 +91,14 @@ func (s *snapshot) init(out source.Out, waitFrames bool) {
 	s.places = make(map[string]uint32)
 	s.reasons = make(map[string]reason)
 	s.sets = make(map[string]map[string]string)
+	s.elided = out.Frame(tachyon.Frame{Func: "[frames elided]"})
+	s.nonGo = out.Frame(tachyon.Frame{Func: "[non-Go function]"})
+	s.fresh = out.Frame(tachyon.Frame{Func: "[" + source.NotStarted + "]"})
 }
 
 // read parses one text of runtime.Stack. all says that it is complete. The first goroutine in the
 // text is the caller, the source's own goroutine, and is left out.
 func (s *snapshot) read(text []byte, all bool) (l lost) {
-	if !s.hasMarks {
-		s.hasMarks = true
-		s.elided = s.out.Frame(tachyon.Frame{Func: "[frames elided]"})
-		s.nonGo = s.out.Frame(tachyon.Frame{Func: "[non-Go function]"})
-		s.fresh = s.out.Frame(tachyon.Frame{Func: "[" + source.NotStarted + "]"})
-	}
 	s.turn++
 	s.goroutines = 0
 	s.now, s.runnable = s.now[:0], s.runnable[:0]

@@ -96,9 +96,6 @@ func (s *Source) Name() string { return "portable" }
 // Start begins to sample. It never fails.
 func (s *Source) Start(cfg source.Config, out source.Out) error {
 	s.cfg, s.out = cfg, out
-	if s.cfg.MaxPause <= 0 {
-		s.cfg.MaxPause = source.DefaultMaxPause
-	}
 	s.began = time.Since(cfg.Start)
 	s.snapshot.init(out, cfg.WaitFrames)
 	s.snapshot.before = s.began

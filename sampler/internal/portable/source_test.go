@@ -18,7 +18,7 @@ func TestSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const length = 100 * time.Millisecond
 		r, s := newRecorder(), New()
-		testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 100, WaitFrames: true, Start: time.Now()}, r))
+		testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 100, MaxPause: 10 * time.Millisecond, WaitFrames: true, Start: time.Now()}, r))
 		time.Sleep(length)
 		s.Stop()
 		st, n := s.Stats(), len(r.samples)
@@ -48,7 +48,7 @@ func TestSession(t *testing.T) {
 func TestWholeSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, s := newRecorder(), New()
-		testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 0.001, Start: time.Now()}, r))
+		testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 0.001, MaxPause: 10 * time.Millisecond, Start: time.Now()}, r))
 		time.Sleep(time.Second)
 		s.Stop()
 		var times []time.Duration // times of looks
@@ -66,7 +66,7 @@ func TestBrokenSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, s := newRecorder(), New()
 		r.onSample = func() { panic("the sink is broken") }
-		testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 100, Start: time.Now()}, r))
+		testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 100, MaxPause: 10 * time.Millisecond, Start: time.Now()}, r))
 		synctest.Wait()
 		if r.failed == nil || !strings.Contains(r.failed.Error(), "the sink is broken") {
 			t.Error(r.failed)

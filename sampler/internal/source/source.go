@@ -25,8 +25,7 @@ type Config struct {
 	// Fallback says that another source takes over if this one does not start. Start is
 	// then bounded to a fraction of a second.
 	Fallback bool
-	// MaxPause bounds the time for which one tick may stop the program; 0 is
-	// DefaultMaxPause. A source skips a tick that would take longer.
+	// MaxPause bounds the time for which one tick may stop the program. A source skips a tick that would take longer.
 	MaxPause time.Duration
 	// Warn reports that samples will be missing although the session goes on. A source calls it
 	// once for each reason, from any goroutine. It may be nil.
@@ -47,9 +46,6 @@ const (
 	Runnable   = "runnable"
 	NotStarted = "runnable, not started"
 )
-
-// DefaultMaxPause is the bound if Config.MaxPause is 0.
-const DefaultMaxPause = 10 * time.Millisecond
 
 // Sample is one goroutine at one instant.
 type Sample struct {
