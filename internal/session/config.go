@@ -45,8 +45,6 @@ type Config struct {
 
 	Hosts []string // names of the server for the handlers of httpprof
 	Log   *slog.Logger
-
-	fileSamples uint64 // most samples in a file, for tests; 0: as many as its header can count
 }
 
 // Defaults returns the configuration without options and environment.

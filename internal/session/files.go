@@ -31,7 +31,7 @@ func create(path string, about *about, o writer.Options, failed func(error)) (*s
 	c := about.config
 	out := &sink{about: about, names: objectNames{find: findVariables}}
 	ro := rotate.Options{
-		Every: c.RotateEvery, Bytes: c.RotateBytes, Samples: c.fileSamples,
+		Every: c.RotateEvery, Bytes: c.RotateBytes,
 		Keep: c.KeepFiles, KeepBytes: c.KeepBytes,
 		OneFile: c.OneFile != "",
 		Writer:  o,

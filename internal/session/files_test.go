@@ -103,12 +103,32 @@ func fileNumber(s *Session) (n int) {
 	return n
 }
 
+// shorter is a sink whose files are full after 100 samples.
+type shorter struct {
+	sampler.Sink
+	samples int
+}
+
+func (k *shorter) WriteBatch(list []tachyon.Sample) (int, error) {
+	k.samples += len(list)
+	return k.Sink.WriteBatch(list)
+}
+
+func (k *shorter) Full() bool { return k.samples >= 100 }
+
+func (k *shorter) Next(at time.Duration, cut func() sampler.Part) {
+	k.samples = 0
+	k.Sink.Next(at, cut)
+}
+
 // A session without rotation begins a new file when the header of the old one cannot count
 // more samples. The files belong to one session, and each has its own metadata.
 func TestFileFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.tach")
-	s, log := opened(t, dir, func(c *Config) { c.fileSamples, c.KeepFiles, c.KeepBytes = 100, 1, rotate.MinKeepBytes })
+	WrapSink = func(s sampler.Sink) sampler.Sink { return &shorter{Sink: s} }
+	s, log := opened(t, dir, func(c *Config) { c.KeepFiles, c.KeepBytes = 1, rotate.MinKeepBytes })
+	WrapSink = nil
 	testenv.Await(func() bool { return fileNumber(s) >= 3 })
 	if err := s.Stop(); err != nil || len(log.Lines()) > 0 {
 		t.Fatal(err, log.Lines())
