@@ -24,32 +24,20 @@ var errShortRecord = errors.New("truncated record")
 // record in b.
 func DecodeRecords(b []byte, yield func(Record) error) (at int, err error) {
 	var d recordDecoder
-	for at < len(b) {
-		content, n := cutRecord(b[at:])
-		if n == 0 {
-			return at, errShortRecord
-		}
+	return eachRecord(b, func(content []byte) error {
 		r, known, err := d.record(content)
 		if err == nil && known {
 			err = yield(r)
 		}
-		if err != nil {
-			return at, err
-		}
-		at += n
-	}
-	return at, nil
+		return err
+	})
 }
 
 // DecodeWeights calls yield with the ID and the FirstWeight of each record of a goroutine in a block.
 // It returns as DecodeRecords does.
 func DecodeWeights(b []byte, yield func(id, weight uint64) error) (at int, err error) {
 	d := recordDecoder{headsOnly: true}
-	for at < len(b) {
-		content, n := cutRecord(b[at:])
-		if n == 0 {
-			return at, errShortRecord
-		}
+	return eachRecord(b, func(content []byte) error {
 		d.b = content[1:]
 		switch content[0] {
 		case recordString:
@@ -59,12 +47,8 @@ func DecodeWeights(b []byte, yield func(id, weight uint64) error) (at int, err e
 				d.err = yield(g.ID, g.FirstWeight)
 			}
 		}
-		if d.err != nil {
-			return at, d.err
-		}
-		at += n
-	}
-	return at, nil
+		return d.err
+	})
 }
 
 // DecodeProgress calls yield with each record of progress in a block, as JSON, which is part of b. It returns as
@@ -93,30 +77,33 @@ func DecodeStops(b []byte, yield func(*tachyon.Stops) error) (at int, err error)
 
 // decodeOnly calls yield with the content of each record of a kind.
 func decodeOnly(b []byte, kind byte, yield func([]byte) error) (at int, err error) {
+	return eachRecord(b, func(content []byte) error {
+		if content[0] != kind {
+			return nil
+		}
+		return yield(content[1:])
+	})
+}
+
+// WholeRecords returns the length in bytes of the complete records at the start of b.
+func WholeRecords(b []byte) int {
+	at, _ := eachRecord(b, func([]byte) error { return nil })
+	return at
+}
+
+// eachRecord calls f with kind and content of each record. With an error, at is the offset of the record in b.
+func eachRecord(b []byte, f func(content []byte) error) (at int, err error) {
 	for at < len(b) {
 		content, n := cutRecord(b[at:])
 		if n == 0 {
 			return at, errShortRecord
 		}
-		if content[0] == kind {
-			if err := yield(content[1:]); err != nil {
-				return at, err
-			}
+		if err := f(content); err != nil {
+			return at, err
 		}
 		at += n
 	}
 	return at, nil
-}
-
-// WholeRecords returns the length in bytes of the complete records at the start of b.
-func WholeRecords(b []byte) (at int) {
-	for {
-		_, n := cutRecord(b[at:])
-		if n == 0 {
-			return at
-		}
-		at += n
-	}
 }
 
 // cutRecord returns kind and content of the record at the start of b and the record's length, which
