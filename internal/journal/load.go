@@ -129,7 +129,11 @@ func read(f io.ReaderAt, known Known) (*State, error) {
 	if p, ok := durable(b); ok && [bootSize]byte(b[atBoot:]) != boot() {
 		// The machine was rebooted. Bytes that were not synced may be lost or old.
 		s.Point = p
-		return s, s.tables(&pages{f: f, noSlots: true, known: known})
+		tables := pages{f: f, noSlots: true, known: known}
+		if err := tables.read(); err != nil {
+			return nil, err
+		}
+		return s, s.fill(&tables)
 	}
 	length, slot := w&lengthMask, w>>lengthBits&slotMask
 	if length > BufferSize || s.Point.Offset < tachyon.HeaderSize {
@@ -152,14 +156,6 @@ func read(f io.ReaderAt, known Known) (*State, error) {
 	s.Records = p.appendRepeats(s.Records)
 	s.Pending = len(s.Records) - int(length)
 	return s, s.fill(&p)
-}
-
-// tables reads only the tables.
-func (s *State) tables(p *pages) error {
-	if err := p.read(); err != nil {
-		return err
-	}
-	return s.fill(p)
 }
 
 func (s *State) fill(p *pages) error {
@@ -298,12 +294,7 @@ func (p *pages) read() error {
 			return err
 		}
 	}
-	slices.SortFunc(p.streams, func(a, b stream) int {
-		if a.seq < b.seq {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(p.streams, func(a, b stream) int { return cmp.Compare(a.seq, b.seq) })
 	return nil
 }
 

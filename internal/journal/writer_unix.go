@@ -33,8 +33,8 @@ type Writer struct {
 
 	streams [kindBlocks + 1]*page // the last page of each kind
 	records recordPages
-	free    []*page        // unused pages
-	slots   map[int]*class // by size in bytes
+	free    []*page         // unused pages
+	slots   map[int][]*page // by the size of their slots in bytes: pages with a free one
 }
 
 // A page is one of the pages after the buffer.
@@ -49,9 +49,6 @@ type page struct {
 func (p *page) kind() *uint64 { return word(p.b, 0) }
 func (p *page) used() *uint64 { return word(p.b, 8) }
 func (p *page) seq() *uint64  { return word(p.b, 16) }
-
-// A class has the slots of one size.
-type class struct{ open []*page } // pages with a free slot
 
 // A Slot holds a thread's pending repeats.
 type Slot struct {
@@ -86,7 +83,7 @@ func Create(path string, h Head) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Writer{f: f, path: f.Name(), slots: make(map[int]*class)}
+	j := &Writer{f: f, path: f.Name(), slots: make(map[int][]*page)}
 	if err := j.begin(h); err != nil {
 		j.Remove()
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
@@ -135,16 +132,25 @@ func removeStale(path string) error {
 	return ignoreMissing(os.Remove(path))
 }
 
-// lock locks a journal. The lock lasts until the file is closed or the process ends.
-func lock(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+// flock locks a journal without waiting. The lock lasts until the file is closed or the process ends. The error wraps ErrBusy, or
+// ErrUnsupported if the file system has no locks.
+func flock(f *os.File, how int) error {
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return fmt.Errorf("%s: %w", f.Name(), ErrBusy)
 	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL):
-		return nil // the file system has no locks
+		return ErrUnsupported
 	}
 	return err
+}
+
+// lock locks a journal for one process, if the file system has locks.
+func lock(f *os.File) error {
+	if err := flock(f, unix.LOCK_EX); !errors.Is(err, ErrUnsupported) {
+		return err
+	}
+	return nil
 }
 
 // Lock opens the journal of the profile at path for its recovery and locks it until
@@ -183,16 +189,11 @@ func HeldIn(root *os.Root, name string) (bool, error) {
 // held reports whether another process has locked a journal, and closes it.
 func held(f *os.File) (bool, error) {
 	defer f.Close()
-	switch err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
-	case err == nil:
-		return false, nil
-	case errors.Is(err, unix.EWOULDBLOCK):
+	err := flock(f, unix.LOCK_SH)
+	if errors.Is(err, ErrBusy) {
 		return true, nil
-	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL):
-		return false, ErrUnsupported
-	default:
-		return false, err
 	}
+	return false, err
 }
 
 func (j *Writer) begin(h Head) error {
@@ -357,12 +358,8 @@ func (j *Writer) append(kind uint64, b []byte) error {
 
 // Slot returns a slot of size bytes. size is a power of two from 32 to 16384.
 func (j *Writer) Slot(size int) (Slot, error) {
-	c := j.slots[size]
-	if c == nil {
-		c = &class{}
-		j.slots[size] = c
-	}
-	if len(c.open) == 0 {
+	open := j.slots[size]
+	if len(open) == 0 {
 		p, err := j.newPage(uint64(size))
 		if err != nil {
 			return Slot{}, err
@@ -370,14 +367,15 @@ func (j *Writer) Slot(size int) (Slot, error) {
 		for at := pageSize - (pageSize-pageHead)%(slotHead+size) - slotHead - size; at >= pageHead; at -= slotHead + size {
 			p.free = append(p.free, at)
 		}
-		c.open = append(c.open, p)
+		open = append(open, p)
+		j.slots[size] = open
 	}
-	p := c.open[len(c.open)-1]
+	p := open[len(open)-1]
 	at := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
 	p.slots++
 	if len(p.free) == 0 {
-		c.open = c.open[:len(c.open)-1]
+		j.slots[size] = open[:len(open)-1]
 	}
 	return Slot{word(p.b, at+slotUsed), p, at}, nil
 }
@@ -388,13 +386,13 @@ func (j *Writer) Release(s Slot) {
 		return
 	}
 	store(s.used, 0)
-	p, c := s.page, j.slots[int(*s.page.kind())]
+	p, size := s.page, int(*s.page.kind())
 	if len(p.free) == 0 {
-		c.open = append(c.open, p)
+		j.slots[size] = append(j.slots[size], p)
 	}
 	p.free = append(p.free, s.at)
 	if p.slots--; p.slots == 0 {
-		c.open = slices.DeleteFunc(c.open, func(q *page) bool { return p == q })
+		j.slots[size] = slices.DeleteFunc(j.slots[size], func(q *page) bool { return p == q })
 		store(p.kind(), kindFree)
 		j.free = append(j.free, p)
 	}
