@@ -85,7 +85,7 @@ func TestSession(t *testing.T) {
 	}
 	m := metadata(t, path)
 	d := m.Session
-	if d.Program == "" || d.PID != os.Getpid() || d.GoVersion != runtime.Version() || d.Source != "portable" || d.Rate != 1000 ||
+	if d.Program == "" || d.PID != os.Getpid() || d.GoVersion != runtime.Version() || d.Source != "portable" || d.Rate != 1000 || d.CPUs <= 0 || d.CPUs > float64(runtime.NumCPU()) ||
 		d.TicksReached == 0 || d.Samples == 0 || d.Duration <= 0 || d.RateReached == 0 || d.Module == "" || d.Host == "" || d.Service != "shop" || d.ServiceVersion != "1.2" || d.Error != "" {
 		t.Errorf("session metadata: %+v", d)
 	}

@@ -21,16 +21,35 @@ func (t *throttling) cores() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.limited.IsZero() || time.Since(t.limited) > keepLimit {
-		t.limit, t.limited = math.Inf(1), time.Now()
-		for _, g := range t.groups {
-			t.limit = min(t.limit, g.quota())
-		}
-		var set unix.CPUSet
-		if unix.SchedGetaffinity(os.Getpid(), &set) == nil && set.Count() > 0 {
-			t.limit = min(t.limit, float64(set.Count()))
-		}
+		t.limit, t.limited = allowed(os.Getpid(), t.groups), time.Now()
 	}
 	return min(t.limit, float64(runtime.GOMAXPROCS(0)))
+}
+
+// CPUs returns how many CPUs a process may use, by the quota of its cgroups and the affinity of its main thread, 0 if that is not known.
+func CPUs(pid int) float64 {
+	proc := "/proc/self"
+	if pid != os.Getpid() {
+		proc = "/proc/" + strconv.Itoa(pid)
+	}
+	limit := allowed(pid, cpuGroupsOf(proc))
+	if math.IsInf(limit, 1) {
+		return 0
+	}
+	return limit
+}
+
+// allowed returns the least of the quotas of cgroups and the affinity of a process, infinite if there is none.
+func allowed(pid int, groups []cpuGroup) float64 {
+	limit := math.Inf(1)
+	for _, g := range groups {
+		limit = min(limit, g.quota())
+	}
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(pid, &set) == nil && set.Count() > 0 {
+		limit = min(limit, float64(set.Count()))
+	}
+	return limit
 }
 
 // quota returns the least quota of a cgroup and those that it is in, in cores, as far as the process sees them. It is

@@ -74,4 +74,13 @@ func TestAffinity(t *testing.T) {
 	if got := new(throttling).cores(); got != 1 {
 		t.Errorf("%v cores", got)
 	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	testenv.OK(t, unix.SchedSetaffinity(os.Getpid(), &all))
+	want := min(float64(all.Count()), allowed(os.Getpid(), cpuGroupsOf("/proc/self")))
+	if got := CPUs(os.Getpid()); got != want {
+		t.Errorf("%v CPUs, want %v: GOMAXPROCS does not count", got, want)
+	}
+	if got := CPUs(1 << 30); got != 0 {
+		t.Errorf("%v CPUs of a process that there is not", got)
+	}
 }

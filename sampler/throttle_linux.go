@@ -44,16 +44,7 @@ func (t *throttling) recent() (periods int64, d time.Duration) {
 
 // newThrottling finds the cgroup. The process may have no cgroup with a quota, or see no cgroups.
 func newThrottling() *throttling {
-	t := &throttling{}
-	groups, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return t
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return t
-	}
-	t.groups = cpuGroups(string(groups), string(mounts))
+	t := &throttling{groups: cpuGroupsOf("/proc/self")}
 	for _, g := range t.groups {
 		file := path.Join(g.mount, g.below, "cpu.stat")
 		if b, err := os.ReadFile(file); err == nil && bytes.Contains(b, []byte("nr_throttled")) {
@@ -63,6 +54,19 @@ func newThrottling() *throttling {
 		}
 	}
 	return t
+}
+
+// cpuGroupsOf returns where the files of a process's cgroup can be. proc is the process's folder.
+func cpuGroupsOf(proc string) []cpuGroup {
+	groups, err := os.ReadFile(proc + "/cgroup")
+	if err != nil {
+		return nil
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	return cpuGroups(string(groups), string(mounts))
 }
 
 // since returns the counts since the start of the session.

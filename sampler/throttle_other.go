@@ -17,4 +17,7 @@ func (*throttling) since() (periods int64, d time.Duration) { return 0, 0 }
 // cores returns how many cores the process may use.
 func (*throttling) cores() float64 { return float64(runtime.GOMAXPROCS(0)) }
 
+// CPUs returns how many CPUs this process may use.
+func CPUs(int) float64 { return float64(runtime.NumCPU()) }
+
 func (*throttling) recent() (periods int64, d time.Duration) { return 0, 0 }

@@ -39,6 +39,7 @@ type Session struct {
 	GOOS       string            `json:"goos"`
 	GOARCH     string            `json:"goarch"`
 	GOMAXPROCS int               `json:"gomaxprocs"`
+	CPUs       float64           `json:"cpus,omitempty"` // that the process may use, by affinity and by the quota of its cgroups; 0: unknown
 	Module     string            `json:"module,omitempty"`
 	Version    string            `json:"version,omitempty"`
 	VCS        map[string]string `json:"vcs,omitempty"` // vcs.revision and the like, from the build info

@@ -119,7 +119,7 @@ func quota(f *fixture, _ []string) {
 	other(tachyon.FirstPseudo, tachyon.Process, 1950, 0, tachyon.Frame{Func: tachyon.FuncScheduler})
 	other(tachyon.FirstPseudo, tachyon.Process, 2000, tachyon.OnCPU, tachyon.Frame{Func: tachyon.FuncScheduler})
 	f.session = tachyon.Session{
-		Program: "/srv/app", GoVersion: "go1.26.8", GOOS: "linux", GOARCH: "amd64", GOMAXPROCS: 2, Host: "box", PID: 4711,
+		Program: "/srv/app", GoVersion: "go1.26.8", GOOS: "linux", GOARCH: "amd64", GOMAXPROCS: 2, CPUs: 0.5, Host: "box", PID: 4711,
 		Start: time.UnixMicro(fixtureStart).UTC(), Duration: 2 * time.Second, Source: "native", Rate: 1000, RateReached: 400, Budget: 1,
 		Markers: true, Error: "out.tach: no space left on device", Kept: "p99 of /checkout was 800ms",
 		Counts: tachyon.Counts{

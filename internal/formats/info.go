@@ -135,6 +135,9 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		if s.GOMAXPROCS > 0 {
 			text += fmt.Sprintf(", GOMAXPROCS %d", s.GOMAXPROCS)
 		}
+		if s.CPUs > 0 {
+			text += fmt.Sprintf(", may use %.3g CPUs", s.CPUs)
+		}
 		l.add("go_version", "built with", s.GoVersion, text)
 	}
 	l.text("executable", "executable", s.Executable)

@@ -17,6 +17,7 @@ type about struct {
 	config *Config
 	start  time.Time
 	exe    executable
+	cpus   float64              // that the process may use
 	leaks  *tachyon.ProvenLeaks // what the runtime said at Stop; nil: it was not asked
 	err    func() error         // returns the session's first error
 }
@@ -38,6 +39,7 @@ func (a *about) describe(part int, at time.Duration, stats *sampler.Stats) *tach
 		GOOS:       runtime.GOOS,
 		GOARCH:     runtime.GOARCH,
 		GOMAXPROCS: runtime.GOMAXPROCS(0),
+		CPUs:       a.cpus,
 		Host:       hostname(),
 		PID:        os.Getpid(),
 		Service:    c.Service,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,7 +77,7 @@ func (s *Session) begin() error {
 		Sync:         c.Sync,
 	}
 	defer own.Turn()()
-	s.about.exe = readExecutable()
+	s.about.exe, s.about.cpus = readExecutable(), sampler.CPUs(os.Getpid())
 	var to sampler.Sink
 	var err error
 	if c.NoFile {

@@ -16,6 +16,10 @@ const (
 	mostCores = 0.6
 	// queueShare is the share of the time of requests that waits for a core must have.
 	queueShare = 0.25
+	// fewProcs is the share of GOMAXPROCS that a program which needs more has in use, and procsQueue the number of goroutines that wait
+	// to run meanwhile, on average. busyShare is the part of the time in which goroutines ran that others may have: a greater GOMAXPROCS
+	// has no more cores then.
+	fewProcs, procsQueue, busyShare = 0.7, 0.5, 0.5
 	// queueLength is the number of goroutines that wait for each core, on average, from which on it matters; crowdedLength is that if
 	// other programs have a part of the cores.
 	queueLength, crowdedLength = 1, 3
@@ -52,6 +56,11 @@ func cpu(f *facts) error {
 		x.Kind = Quota
 		x.Text = fmt.Sprintf("The CPU quota is the limit: it stopped the program for %s of %s, in %s.", profile.DurationText(throttled), profile.DurationText(f.length), plural(int(f.session.ThrottledPeriods), "period"))
 		x.Cost, x.Share = throttled, min(1, float64(throttled)/float64(f.length))
+		f.add(x, at)
+	case f.session.GOMAXPROCS > 0 && f.session.CPUs >= float64(cores+1) && float64(ran) >= fewProcs*float64(cores)*float64(f.length) &&
+		float64(f.noCore) <= busyShare*float64(ran) && f.worth(queued, queueShare) && float64(f.runnable) >= procsQueue*float64(f.length):
+		x.Text = fmt.Sprintf("The CPU is the limit: GOMAXPROCS is %d, and the program may use %.3g cores. %s wait to run: %s; %s goroutines on average wait.",
+			cores, f.session.CPUs, f.who(), f.part(queued), f.average(f.runnable+f.noCore))
 		f.add(x, at)
 	case f.byRequests() && float64(queued) >= queueShare*float64(f.base) && f.runnable+f.noCore >= f.longQueue(cores, others):
 		if f.collects() {

@@ -197,6 +197,65 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// Goroutines that wait to run need more cores than GOMAXPROCS, if the program may use them and others do not have them.
+func TestProcs(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		procs int
+		cpus  float64
+		busy  uint64 // of ten ticks: the goroutine has no core
+		rests uint64 // of ten ticks: nobody needs a core
+		needs uint64 // goroutines that need one
+		locks uint64 // goroutines that wait for a lock meanwhile
+		want  string
+	}{
+		{"too few", 1, 2, 0, 0, 3, 0, "cpu: The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 7.98s, 67 % of the time that was not idle; 2.00 goroutines on average wait."},
+		{"a quota", 1, 2.5, 0, 0, 3, 0, "cpu: The CPU is the limit: GOMAXPROCS is 1, and the program may use 2.5 cores. Goroutines wait to run: 7.98s, 67 % of the time that was not idle; 2.00 goroutines on average wait."},
+		{"others have a part", 1, 2, 3, 0, 3, 0, "cpu: The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 9.17s, 77 % of the time that was not idle; 2.29 goroutines on average wait."},
+		{"others have the cores", 1, 2, 7, 0, 3, 0, "others"},
+		{"an early version's file", 1, 0, 0, 0, 3, 0, "cpu, a note"},
+		{"all that there are", 1, 1, 0, 0, 3, 0, "cpu, a note"},
+		{"half a core more", 1, 1.5, 0, 0, 3, 0, "cpu, a note"},
+		{"hardly busy", 1, 2, 0, 6, 3, 0, ""},
+		{"one goroutine", 1, 2, 4, 0, 1, 0, "others"},
+		{"a lock matters more", 1, 2, 0, 0, 3, 30, "lock; cpu, a note"},
+	} {
+		r := analyzetest.Record(t)
+		work := []tachyon.Frame{analyzetest.Place("main.work", 7), analyzetest.Place("main.main", 3)}
+		for tick := range uint64(400) {
+			for id := range c.locks {
+				r.Add(id+10, tick*10_000, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 0), analyzetest.Place("main.get", 5))...)
+			}
+			for id := range c.needs {
+				switch {
+				case tick%10 < c.rests:
+					r.Add(id+1, tick*10_000, 0, append(analyzetest.WaitFor("chan receive", 0), analyzetest.Place("main.next", 5))...)
+				case tick%c.needs != id:
+					r.Add(id+1, tick*10_000, tachyon.GILRequested, append([]tachyon.Frame{analyzetest.Wait("runnable")}, work...)...)
+				case tick%10 < c.busy:
+					r.Add(id+1, tick*10_000, tachyon.HasGIL, work...)
+				default:
+					r.Add(id+1, tick*10_000, analyzetest.Running, work...)
+				}
+			}
+		}
+		var found []string
+		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: c.procs, CPUs: c.cpus, Duration: 4 * time.Second}) {
+			switch {
+			case x.Kind == CPU && !x.Note:
+				found = append(found, "cpu: "+x.Text)
+			case x.Kind == CPU:
+				found = append(found, "cpu, a note")
+			default:
+				found = append(found, x.Kind)
+			}
+		}
+		if got := strings.Join(found, "; "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // Who hands out work to goroutines that compute on all cores waits for them, and no limit is too low. If they wait too, it is.
 func TestFeeder(t *testing.T) {
 	for status, want := range map[tachyon.Status]string{analyzetest.Running: "cpu", 0: "pool"} {

@@ -17,6 +17,7 @@ import (
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/session"
+	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +47,8 @@ type recorder struct {
 	w      *rotate.Writer
 	start  time.Time
 	began  time.Duration // on the monotonic clock
+	procs  int           // GOMAXPROCS of the program
+	cpus   float64       // that it may use
 	base   uint64        // wall clock at the begin, µs
 	part   time.Duration // when this file begins, since the begin
 	number int           // of this file, from 1
@@ -123,6 +126,7 @@ type known struct {
 func (p *Process) Record(ctx context.Context, path string, o Options) (*Recording, error) {
 	r := &recorder{Process: p, o: o, start: time.Now(), began: monotonic(), byG: map[uint64]*known{}}
 	r.base = uint64(r.start.UnixMicro())
+	r.procs, r.cpus = maxProcs(p.PID), sampler.CPUs(p.PID)
 	r.processCPU = r.cpuOf()
 	r.cpu = r.processCPU
 	var err error

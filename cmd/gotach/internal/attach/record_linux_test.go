@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
@@ -55,6 +57,27 @@ func TestRecord(t *testing.T) {
 // samples are those of a file, with their weights.
 func samples(f *reader.Reader) *stream.Source {
 	return testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{}))
+}
+
+// A recording has GOMAXPROCS and the CPUs that the program may use, which are not those of the recorder.
+func TestProcs(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "3")
+	x := start(t, build(t, ""))
+	var all, one unix.CPUSet
+	testenv.OK(t, unix.SchedGetaffinity(x.pid, &all))
+	for i := range 1 << 10 {
+		if all.IsSet(i) {
+			one.Set(i)
+			break
+		}
+	}
+	testenv.OK(t, unix.SchedSetaffinity(x.pid, &one))
+	_, f := record(t, x, 5, func(stop func()) { stop() })
+	m, err := f.Metadata()
+	testenv.OK(t, err)
+	if s := m.Session; s.GOMAXPROCS != 3 || s.CPUs <= 0 || s.CPUs > 1 {
+		t.Errorf("GOMAXPROCS %d, %v CPUs", s.GOMAXPROCS, s.CPUs)
+	}
 }
 
 func testRecord(t *testing.T, program string, noPerf ...bool) {

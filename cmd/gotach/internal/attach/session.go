@@ -3,8 +3,10 @@
 package attach
 
 import (
+	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +26,7 @@ const (
 func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	info := r.program.info
 	s := &tachyon.Session{
-		Program: r.Name, GoVersion: info.GoVersion, GOOS: "linux", GOARCH: runtime.GOARCH, GOMAXPROCS: cores(r.PID),
+		Program: r.Name, GoVersion: info.GoVersion, GOOS: "linux", GOARCH: runtime.GOARCH, GOMAXPROCS: r.procs, CPUs: r.cpus,
 		Module: info.Main.Path, Version: info.Main.Version, BuildID: r.program.build, Executable: r.program.path, PID: r.PID,
 		Start: r.start.Round(0).UTC(), Duration: r.now - part, Source: sourceName, SourceReason: r.note(),
 		Rate: max(int(time.Second/r.o.Interval), 1), Budget: r.o.Budget, Markers: true,
@@ -75,8 +77,16 @@ func (r *recorder) note() string {
 	return kernelNote
 }
 
-// cores returns how many cores a process may use, by its affinity.
-func cores(pid int) int {
+// maxProcs returns GOMAXPROCS of a process: what its environment says, else its affinity.
+func maxProcs(pid int) int {
+	env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	for kv := range strings.SplitSeq(string(env), "\x00") {
+		if text, ok := strings.CutPrefix(kv, "GOMAXPROCS="); ok {
+			if n, err := strconv.Atoi(text); err == nil && n > 0 {
+				return n
+			}
+		}
+	}
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(pid, &set) != nil {
 		return runtime.NumCPU()
