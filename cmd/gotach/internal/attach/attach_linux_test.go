@@ -24,8 +24,13 @@ import (
 
 // build builds the target with a toolchain, "" for the one of this test.
 func build(t *testing.T, toolchain string, flags ...string) string {
+	return buildOf(t, "target", toolchain, flags...)
+}
+
+// buildOf builds a program of testdata that imports nothing of ours.
+func buildOf(t *testing.T, name, toolchain string, flags ...string) string {
 	dir := t.TempDir()
-	source := testenv.Must(os.ReadFile("testdata/target/main.go"))
+	source := testenv.Must(os.ReadFile("testdata/" + name + "/main.go"))
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "main.go"), source, 0o644))
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module target\n\ngo 1.19\n"), 0o644))
 	cmd := exec.Command("go", append(append([]string{"build", "-o", "target"}, flags...), "main.go")...)

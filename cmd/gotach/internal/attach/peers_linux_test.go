@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -11,13 +12,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // Programs of all versions whose offsets are known say of themselves what is read of them.
@@ -30,6 +35,65 @@ func TestPeerVersions(t *testing.T) {
 			testInvariant(t, program)
 		})
 	}
+}
+
+// Of programs of older versions it is known which channels goroutines wait for, all of them and no others, and nothing of what else they wait for.
+func TestPeerChannels(t *testing.T) {
+	for _, v := range []string{"go1.19.13", "go1.20.14", "go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.3", "go1.26.8", "go1.27.0"} {
+		t.Run(v, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(buildOf(t, "channels", v, "-ldflags=-s -w"))
+			in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
+			testenv.OK(t, cmd.Start())
+			defer func() {
+				testenv.OK(t, in.Close())
+				testenv.OK(t, cmd.Wait())
+			}()
+			var want []string
+			for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != ""; {
+				want = append(want, lines.Text())
+			}
+			path := filepath.Join(t.TempDir(), "x.tach")
+			recordTo(t, &target{pid: cmd.Process.Pid}, path, 500, func(stop func()) { stop() })
+			l, _, err := layoutOf(v)
+			testenv.OK(t, err)
+			got := channelsIn(t, path, !l.Semaphores)
+			if slices.Sort(want); !slices.Equal(got, want) || len(want) != 4 {
+				t.Errorf("it waits for %q, read was %q", want, got)
+			}
+		})
+	}
+}
+
+// channelsIn returns the functions that wait in a profile, each with address and capacity of what it waits for. Waits for locks are left out unless they
+// are asked for.
+func channelsIn(t *testing.T, path string, locks bool) (list []string) {
+	f := testenv.Must(reader.Open(path))
+	defer f.Close()
+	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true}))
+	objects := testenv.Must(src.Objects())
+	for s, err := range src.Samples() {
+		testenv.OK(t, err)
+		stack := src.AppendStack(nil, s.Stack)
+		x, ok := objects[src.Frames()[stack[0]].Line]
+		if !ok || x.Kind == tachyon.ObjectMutex && !locks {
+			continue
+		}
+		members := x.Members
+		if len(members) == 0 {
+			members = []int32{x.Number}
+		}
+		for _, id := range stack {
+			name, ours := strings.CutPrefix(src.Frames()[id].Func, "main.")
+			for _, m := range members {
+				if at := fmt.Sprintf("%s %#x %d", name, objects[m].Addr, objects[m].Capacity); ours && name != "main" && !slices.Contains(list, at) {
+					list = append(list, at)
+				}
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // Servers of Debian, which others have built, say of themselves what is read of them.
