@@ -23,7 +23,7 @@ func TestPeerDelve(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("GOBIN", bin)
 	gocmd(t, toolchain(t, t.TempDir()), bin, "install", delve)
-	program := buildCase(t, false)
+	program := buildCase(t, false, "-ldflags=") // with DWARF
 	script := write(t, filepath.Join(bin, "script"), "break b main.hit\ncontinue\nprint n\ncontinue\ngoroutines\nstack\nclear b\n")
 	for _, source := range harmSources {
 		t.Run(map[bool]string{true: "none", false: source}[source == ""], func(t *testing.T) {
