@@ -41,7 +41,7 @@ type Interner interface {
 }
 
 // A Remap translates the ids of one frame table to those of another. It adds a frame to the
-// other table at the first stack with that frame. [Remap.All] adds all frames at once.
+// other table at the first stack with that frame.
 type Remap struct {
 	From []tachyon.Frame // may grow between calls
 	To   Interner
@@ -54,13 +54,6 @@ type Remap struct {
 func (m *Remap) Reset(to Interner) {
 	m.To = to
 	clear(m.ids)
-}
-
-// All adds all frames of From to the other table in order.
-func (m *Remap) All() {
-	for id := range m.From {
-		m.id(uint32(id))
-	}
 }
 
 // Stack translates a stack of ids in From to ids in the other table. The Remap owns the
