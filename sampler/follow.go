@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gotach/profiler/sampler/internal/source"
@@ -21,9 +20,9 @@ var ErrLate = errors.New("the session takes no samples at present")
 
 // followers are the sinks that follow a session.
 type followers struct {
-	mu   sync.Mutex
-	list atomic.Pointer[[]*follower] // set by Follow under mu; the slice is not changed
-	seen []*follower                 // those of list that the source's goroutine has started
+	mu    sync.Mutex
+	fresh []*follower // guarded by mu: the source's goroutine has not started them yet
+	seen  []*follower // those that it has; its own
 }
 
 // A follower gives the samples of a running session to a second sink. It has a recorder of its own,
@@ -107,20 +106,11 @@ func (s *Sampler) Follow(sink Sink, begin time.Duration) (*Following, error) {
 	default:
 	}
 	f := &follower{sink: sink, begin: begin, of: s.out, failed: make(chan struct{}), ended: make(chan struct{})}
-	s.out.followers.change(func(list []*follower) []*follower { return append(list, f) })
-	return &Following{f, s}, nil
-}
-
-// change replaces the list by what with makes of a copy.
-func (l *followers) change(with func([]*follower) []*follower) {
+	l := &s.out.followers
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	var list []*follower
-	if p := l.list.Load(); p != nil {
-		list = slices.Clone(*p)
-	}
-	list = with(list)
-	l.list.Store(&list)
+	l.fresh = append(l.fresh, f)
+	l.mu.Unlock()
+	return &Following{f, s}, nil
 }
 
 // End ends it and returns what Part returns for a session. It must be called once. Its error is that
@@ -209,15 +199,15 @@ func (f *follower) start() {
 
 // batch is called at the start of each batch.
 func (l *followers) batch() {
-	p := l.list.Load()
-	if p == nil {
-		return
+	l.mu.Lock()
+	fresh := l.fresh
+	l.fresh = nil
+	l.mu.Unlock()
+	for _, f := range fresh {
+		f.start()
 	}
-	for _, f := range *p {
-		if f.own == nil {
-			f.start()
-			l.seen = append(l.seen, f)
-		}
+	l.seen = append(l.seen, fresh...)
+	for _, f := range l.seen {
 		f.own.midway = 0
 		f.last = f.take() || f.last
 	}
@@ -233,9 +223,6 @@ func (l *followers) batched() {
 		if !f.last {
 			return false
 		}
-		l.change(func(list []*follower) []*follower {
-			return slices.DeleteFunc(list, func(other *follower) bool { return other == f })
-		})
 		f.finish()
 		return true
 	})

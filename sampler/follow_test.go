@@ -53,7 +53,7 @@ func TestFollow(t *testing.T) {
 		}
 		ended <- part
 	}()
-	for len(*s.out.followers.list.Load()) == 2 { // until a batch ends after the call of end
+	for len(s.out.followers.seen) == 2 { // until a batch ends after the call of end
 		out.Batch(func() {})
 		runtime.Gosched()
 	}
@@ -156,7 +156,7 @@ func TestReach(t *testing.T) {
 		return len(f.waiting) == 1
 	})
 	out.Batch(func() {})
-	if len(*s.out.followers.list.Load()) != 1 {
+	if len(s.out.followers.seen) != 1 {
 		t.Error("End does not wait for the look")
 	}
 	close(look)
