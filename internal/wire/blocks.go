@@ -18,16 +18,6 @@ const (
 	maxBlock = 8 << 20 // most bytes of records in a block that is read
 )
 
-// NewBlockEncoder returns a zstd encoder for blocks of records, which runs in the caller's goroutine.
-func NewBlockEncoder() (*zstd.Encoder, error) {
-	return zstd.NewWriter(nil,
-		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)),
-		zstd.WithWindowSize(BlockSize),
-		zstd.WithEncoderConcurrency(1),
-		zstd.WithEncoderCRC(false),
-		zstd.WithLowerEncoderMem(true))
-}
-
 // AppendBlock appends a block of records. compress returns records as a zstd frame; it may be nil.
 func AppendBlock(b, records []byte, compress func([]byte) []byte) []byte {
 	stored := records

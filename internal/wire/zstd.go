@@ -17,10 +17,15 @@ const (
 
 // NewEncoder returns a zstd encoder for sample regions, which runs in the caller's
 // goroutine. Its level is klauspost's for zstd's level 5, plus better.
-func NewEncoder(better int) (*zstd.Encoder, error) {
+func NewEncoder(better int) (*zstd.Encoder, error) { return newEncoder(better, zstdWindow) }
+
+// NewBlockEncoder returns a zstd encoder for blocks of records, which runs in the caller's goroutine.
+func NewBlockEncoder() (*zstd.Encoder, error) { return newEncoder(0, BlockSize) }
+
+func newEncoder(better, window int) (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)+zstd.EncoderLevel(better)),
-		zstd.WithWindowSize(zstdWindow),
+		zstd.WithWindowSize(window),
 		zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderCRC(false),
 		zstd.WithLowerEncoderMem(true),
