@@ -282,6 +282,69 @@ func TestFeeder(t *testing.T) {
 	}
 }
 
+// What is said of goroutines that wait to send to a channel: a semaphore is full of those that go on in the same function, a consumer is
+// slow if it does not wait too, and neither is if as many as there are cores compute meanwhile.
+func TestChannels(t *testing.T) {
+	compute := []tachyon.Frame{analyzetest.Place("main.hash", 7)}
+	ask := []tachyon.Frame{analyzetest.Wait("IO wait"), analyzetest.Place("main.ask", 8)}
+	store, serve := analyzetest.Place("main.store", 30), analyzetest.Place("main.serve", 12)
+	for _, c := range []struct {
+		name     string
+		senders  uint64 // wait to send in main.serve
+		capacity int64
+		takers   uint64 // do work, in a function that calls it
+		work     []tachyon.Frame
+		in       tachyon.Frame
+		receives uint64 // of ten ticks: takers wait to receive from the channel
+		want     string
+	}{
+		{"slow consumer", 1, 4, 2, ask, store, 0, "channel main.serve"},
+		{"fast consumer", 1, 4, 2, ask, store, 2, ""},
+		{"as many as cores", 1, 4, 2, compute, store, 0, "cpu main.hash"},
+		{"more senders than one", 3, 4, 2, compute, store, 0, "channel main.serve, cpu main.hash"},
+		{"semaphore", 1, 2, 2, ask, serve, 0, "pool main.serve"},
+		{"semaphore of as many as cores", 1, 2, 2, compute, serve, 0, "cpu main.hash"},
+		{"semaphore, many wait", 3, 2, 2, compute, serve, 0, "pool main.serve, cpu main.hash"},
+		{"more places than are taken", 1, 3, 2, ask, serve, 0, "channel main.serve"},
+		{"fewer places than are taken", 1, 1, 2, ask, serve, 0, "channel main.serve"},
+		{"no places", 1, 0, 2, ask, serve, 0, "channel main.serve"},
+		{"no places, and a consumer elsewhere", 1, 0, 2, ask, store, 0, "channel main.serve"},
+	} {
+		r := analyzetest.Record(t)
+		r.Objects = append(r.Objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectChannel, Addr: 0xc000010000, Capacity: c.capacity})
+		send := slices.Concat(analyzetest.WaitFor("chan send", 1), []tachyon.Frame{analyzetest.Place("main.serve", 9)})
+		for id := range c.senders + c.takers {
+			r.Goroutine(tachyon.Goroutine{ID: id + 1, CreatedBy: "main.main"})
+		}
+		for at := uint64(0); at < 4_000_000; at += 10_000 {
+			for id := range c.senders {
+				if at%400_000 == 0 { // it can send now and then
+					r.Add(id+1, at, analyzetest.Running, send[1:]...)
+				} else {
+					r.Add(id+1, at, 0, send...)
+				}
+			}
+			for id := range c.takers {
+				switch {
+				case at/10_000%10 < c.receives:
+					r.Add(c.senders+id+1, at, 0, append(analyzetest.WaitFor("chan receive", 1), c.in)...)
+				case c.work[0].File == "":
+					r.Add(c.senders+id+1, at, 0, append(slices.Clone(c.work), c.in)...)
+				default:
+					r.Add(c.senders+id+1, at, analyzetest.Running, append(slices.Clone(c.work), c.in)...)
+				}
+			}
+		}
+		var found []string
+		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 2, Duration: 4 * time.Second}) {
+			found = append(found, x.Kind+" "+x.Function)
+		}
+		if got := strings.Join(found, ", "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // A request that asks again and again does so too if the server is the program itself.
 func TestChattyItself(t *testing.T) {
 	r := analyzetest.Record(t)
