@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -206,6 +207,14 @@ func completeAvailable(cmd *cobra.Command, flag string, words func(a *available)
 	if err != nil {
 		panic(err) // the flag does not exist: a bug in this program
 	}
+}
+
+// patterns returns the functions as regular expressions. Dots are left as they are, so that each begins as the name does.
+func (a *available) patterns() (list []string) {
+	for _, name := range a.functions {
+		list = append(list, strings.ReplaceAll(regexp.QuoteMeta(name), `\.`, "."))
+	}
+	return list
 }
 
 // completeSelection completes states and labels.

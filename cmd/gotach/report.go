@@ -149,6 +149,8 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 	completeWords(cmd, "by", append(words(profile.Bys), report.ByEntry, report.ByObject, report.ByPeer, report.ByRan, report.ByLabel))
 	completeWords(cmd, "weight", report.Weights)
 	completeAvailable(cmd, "callers", func(a *available) []string { return a.functions })
+	completeAvailable(cmd, "focus", (*available).patterns)
+	completeAvailable(cmd, "ignore", (*available).patterns)
 	fromFlags(cmd, &o)
 	return cmd
 }
