@@ -29,6 +29,7 @@ var attachedPrograms = []string{"pool-sql", "rwmutex-writer", "lock-fsync", "bus
 func TestMeasureAttached(t *testing.T) {
 	programs := attachedPrograms[:testenv.Times(2, len(attachedPrograms))]
 	bound := float64(testenv.Times(3, 1)) // points; the ends of short recordings are a part of them
+	length := testenv.Times(3, 5)         // seconds
 	gotach := testenv.Must(testenv.BuildGotach(t.TempDir()))
 	all := slices.DeleteFunc(readCauses(t), func(c cause) bool { return !slices.Contains(programs, c.Name) })
 	bin := buildCauses(t, all)
@@ -37,12 +38,12 @@ func TestMeasureAttached(t *testing.T) {
 			judge.AtMost(t, c.Name+", from outside", "points, or half percent of CPU time", bound, func() float64 {
 				dir := t.TempDir()
 				inside, outside := filepath.Join(dir, "inside.tach"), filepath.Join(dir, "outside.tach")
-				cmd := exec.Command(filepath.Join(bin, c.Name), "-d", "8s")
+				cmd := exec.Command(filepath.Join(bin, c.Name), "-d", fmt.Sprint(length+3, "s"))
 				cmd.Env = append(os.Environ(), "PROFILE_OUT="+inside, "PROFILE_BUDGET=10")
 				testenv.OK(t, cmd.Start())
 				testenv.Await(func() bool { _, err := os.Stat(inside); return err == nil }) // its session has begun
 				before := cpuOf(t, cmd.Process.Pid)
-				out, err := exec.Command(gotach, "record", fmt.Sprint(cmd.Process.Pid), "-d", "5s", "--interval", "1ms", "--budget", "50", "-o", outside).CombinedOutput()
+				out, err := exec.Command(gotach, "record", fmt.Sprint(cmd.Process.Pid), "-d", fmt.Sprint(length, "s"), "--interval", "1ms", "--budget", "50", "-o", outside).CombinedOutput()
 				if err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}

@@ -19,7 +19,7 @@ import (
 func TestMeasureCauses(t *testing.T) {
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "causes")
-	build := exec.Command("go", "build", "-trimpath", "-o", bin, "./causes")
+	build := exec.Command("go", "build", "-o", bin, "./causes")
 	build.Dir, build.Env = "../../../bench/e2e/testdata/peers", append(os.Environ(), "GOWORK=off") // a module that is not in the workspace
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

@@ -91,8 +91,11 @@ func judgeCauses(t *testing.T, f *reader.Reader) map[string]*causeSums {
 	return sums
 }
 
-// readCauses reads the text of testdata/peers/causes, whose names in profiles are those of -trimpath.
+// readCauses reads the text of testdata/peers/causes, whose names in recordings are those of -trimpath.
 func readCauses(name string) *source.File {
+	if i := strings.LastIndex(name, "/testdata/"); i >= 0 {
+		name = name[i+len("/testdata/"):]
+	}
 	text, err := os.ReadFile("../../../bench/e2e/testdata/" + name)
 	if err != nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 // outside against it.
 const (
 	toPass = 3  // so many more within than outside: the bound holds
-	ofSize = 2  // the same for a size
+	ofSize = 2  // the same for a size, and for runs that are all within half of the bound
 	toFail = 7  // so many more outside than within: it does not
 	most   = 16 // after so many runs without an answer the machine is too noisy to tell
 )
@@ -65,17 +65,19 @@ const (
 )
 
 func judge(bound float64, toPass int, once func() float64) answer {
-	ahead := 0
+	ahead, clear := 0, true
 	for range most {
-		if once() <= bound {
+		x := once()
+		clear = clear && x <= bound/2
+		if x <= bound {
 			ahead++
 		} else { // also what is not a number
 			ahead--
 		}
-		switch ahead {
-		case toPass:
+		switch {
+		case ahead == toPass, ahead == ofSize && clear:
 			return holds
-		case -toFail:
+		case ahead == -toFail:
 			return broken
 		}
 	}

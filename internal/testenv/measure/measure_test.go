@@ -18,6 +18,8 @@ func TestJudge(t *testing.T) {
 	}{
 		{"at the bound", script(1), holds},
 		{"one run outside", script(2, 0.5, 0.5, 0.5, 0.5, 0.5), holds},
+		{"two runs within half of the bound", script(0.5, 0.5, 2, 2, 2, 2, 2, 2, 2, 2, 2), holds},
+		{"two runs, one within half of the bound", script(0.5, 0.6, 2, 2, 2, 2, 2, 2, 2, 2, 2), broken},
 		{"outside", script(1.01), broken},
 		{"not a number", script(math.NaN()), broken},
 		{"every second run", script(0, 2), noisy},

@@ -25,7 +25,7 @@ import (
 func build(t *testing.T, dir string, packages map[string]string) {
 	t.Helper()
 	for program, path := range packages {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s", "-o", filepath.Join(dir, program), path)
+		cmd := exec.Command("go", "build", "-ldflags=-s", "-o", filepath.Join(dir, program), path)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
