@@ -26,7 +26,7 @@ func leaveCore(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "app")
-	if out, err := exec.Command("go", "build", "-o", program, "./testdata/core").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, "./testdata/core").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(program)
