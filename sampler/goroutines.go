@@ -24,7 +24,8 @@ const (
 // goroutine is the recorder's state of one goroutine.
 type goroutine struct {
 	source.Goroutine
-	next        *goroutine // the goroutine whose sample came next at the last tick
+	next        *goroutine      // the goroutine whose sample came next at the last tick
+	leaf        *tachyon.LeafPC // of its last sample, or nil
 	ended       bool
 	gone        time.Duration       // when the source reported its end
 	revived     bool                // seen again after its end, and not sampled or labelled since
@@ -66,7 +67,7 @@ func (r *recorder) find(id uint64) *goroutine {
 // goroutines could stay in memory.
 func (r *recorder) drop(k *goroutine) {
 	delete(r.known, k.ID)
-	k.ID, k.next = 0, nil // no goroutine has id 0
+	k.ID, k.next, k.leaf = 0, nil, nil // no goroutine has id 0
 	if r.latest == k {
 		r.latest = nil
 	}

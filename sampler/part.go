@@ -33,7 +33,7 @@ func (r *recorder) cut() Part {
 	clear(r.queue)
 	r.queue = r.queue[:0]
 	for _, k := range r.known {
-		k.sampled, k.weight, k.labels, k.telling = false, 0, nil, telling{}
+		k.sampled, k.weight, k.leaf, k.labels, k.telling = false, 0, nil, nil, telling{}
 		if len(k.set) > 0 { // a part begins without labels
 			k.labels = []tachyon.LabelSpan{{Labels: k.set}}
 		}

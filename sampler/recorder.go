@@ -173,7 +173,7 @@ func (r *recorder) Sample(s *source.Sample) {
 	// As for readers, samples of the runtime's goroutines that only mark where CPU time begins
 	// have no time.
 	if marker := s.System && !r.system && s.Status&tachyon.OnCPU == 0; s.Leaf != 0 && !marker && !r.losing {
-		r.count(s, weight)
+		r.count(k, s, weight)
 	}
 }
 
@@ -250,11 +250,18 @@ func (r *recorder) write(k *goroutine, s *source.Sample, at time.Duration) {
 }
 
 // count adds a sample to the counts of its leaf address. weight is in µs.
-func (r *recorder) count(s *source.Sample, weight uint64) {
-	p := r.pcs[s.Leaf]
-	if p == nil {
-		p = &tachyon.LeafPC{Addr: s.Leaf}
-		r.pcs[s.Leaf] = p
+func (r *recorder) count(k *goroutine, s *source.Sample, weight uint64) {
+	var p *tachyon.LeafPC
+	if k != nil && k.leaf != nil && k.leaf.Addr == s.Leaf {
+		p = k.leaf
+	} else {
+		if p = r.pcs[s.Leaf]; p == nil {
+			p = &tachyon.LeafPC{Addr: s.Leaf}
+			r.pcs[s.Leaf] = p
+		}
+		if k != nil {
+			k.leaf = p
+		}
 	}
 	if p.Wall < math.MaxUint32 {
 		p.Wall++
