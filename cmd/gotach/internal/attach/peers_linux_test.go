@@ -121,9 +121,11 @@ func TestPeerDebian(t *testing.T) {
 				_ = cmd.Wait()
 			}()
 			address := "http://127.0.0.1:" + s.port + "/debug/pprof/goroutine?debug=2"
+			var other []string // goroutines that are the same before and after, and are read differently
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 				p, err := Open(cmd.Process.Pid)
 				if err == nil {
+					other = nil
 					before := own(t, address)
 					list, _, err := p.Goroutines()
 					testenv.OK(t, err)
@@ -134,16 +136,16 @@ func TestPeerDebian(t *testing.T) {
 						if ok && reflect.DeepEqual(got, want) {
 							same++
 						} else if again := own(t, address); ok && want.State != "running" && reflect.DeepEqual(again[g.ID], want) && g.State != "running" && g.State != "runnable" {
-							t.Errorf("got  %+v\nwant %+v", got, want)
+							other = append(other, fmt.Sprintf("got  %+v\nwant %+v", got, want))
 						}
 					}
-					if t.Failed() || same >= s.least {
+					if len(other) == 0 && same >= s.least { // one that has moved meanwhile and is back stays where it is in another round
 						t.Logf("%d of %d goroutines are the same", same, len(list))
 						return
 					}
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("the server did not start: %v", err)
+					t.Fatalf("the server did not start, or is not read as it says: %v\n%s", err, strings.Join(other, "\n"))
 				}
 			}
 		})
