@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -42,10 +43,14 @@ func TestMeasureAttached(t *testing.T) {
 				cmd.Env = append(os.Environ(), "PROFILE_OUT="+inside, "PROFILE_BUDGET=10")
 				testenv.OK(t, cmd.Start())
 				testenv.Await(func() bool { _, err := os.Stat(inside); return err == nil }) // its session has begun
+				record := exec.Command(gotach, "record", fmt.Sprint(cmd.Process.Pid), "-d", fmt.Sprint(length, "s"), "--interval", "1ms", "--budget", "50", "-o", outside)
+				var out bytes.Buffer
+				record.Stdout, record.Stderr = &out, &out
+				testenv.OK(t, record.Start())
+				testenv.Await(func() bool { _, err := os.Stat(outside); return err == nil }) // what it used before is not in the recording
 				before := cpuOf(t, cmd.Process.Pid)
-				out, err := exec.Command(gotach, "record", fmt.Sprint(cmd.Process.Pid), "-d", fmt.Sprint(length, "s"), "--interval", "1ms", "--budget", "50", "-o", outside).CombinedOutput()
-				if err != nil {
-					t.Fatalf("%v\n%s", err, out)
+				if err := record.Wait(); err != nil {
+					t.Fatalf("%v\n%s", err, &out)
 				}
 				cpu := cpuOf(t, cmd.Process.Pid) - before
 				testenv.OK(t, cmd.Wait())
