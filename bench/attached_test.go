@@ -29,7 +29,7 @@ var attachedPrograms = []string{"pool-sql", "rwmutex-writer", "lock-fsync", "bus
 // kernel's. At night that is ten programs.
 func TestMeasureAttached(t *testing.T) {
 	programs := attachedPrograms[:testenv.Times(2, len(attachedPrograms))]
-	bound := float64(testenv.Times(3, 1)) // points; the ends of short recordings are a part of them
+	bound := float64(testenv.Times(2, 1)) // points; the ends of short recordings are a part of them
 	const length = 5                      // seconds
 	gotach := testenv.Must(testenv.BuildGotach(t.TempDir()))
 	all := slices.DeleteFunc(readCauses(t), func(c cause) bool { return !slices.Contains(programs, c.Name) })

@@ -200,7 +200,7 @@ func (r *recorder) Labels(id uint64, t time.Duration, labels map[string]string) 
 }
 
 // A forgotten has the ids of the last goroutines that were forgotten, maxForgotten at most and half of
-// that at least. That is some 20 bytes for each. The zero value is empty.
+// that at least. That is 24 to 36 bytes for each. The zero value is empty.
 type forgotten struct {
 	late, early map[uint64]struct{} // late has the ids that were added last
 }

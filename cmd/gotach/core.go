@@ -139,7 +139,7 @@ const instantRows = 12
 // timed are the commands that say how long something took.
 var timed = []string{"why", "leaks", "requests", "html", "diff"}
 
-// instantOnly reports whether a profile is that of one instant. Then it is an error for commands that say how long something took.
+// instantOnly returns an error if a profile is that of one instant and the command says how long something took.
 func instantOnly(in *formats.Input, what string) error {
 	if slices.Contains(timed, what) && in.Instant() {
 		return in.Named(errors.New("it is of one instant, and has no times; gotach report, stacks, locks and waits read it"))

@@ -89,6 +89,7 @@ func TestCore(t *testing.T) {
 	for _, command := range []string{"why", "leaks", "requests", "html"} {
 		fails(core+": it is of one instant, and has no times", command, core)
 	}
+	fails(core+": it is of one instant, and has no times", "view", "--no-open", core)
 	fails(tach+": it is of one instant, and has no times", "why", tach)
 	fails("it is of another build than", "report", core, os.Args[0])
 	fails("is a core file; it is read alone", "report", core, app, app)

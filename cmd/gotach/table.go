@@ -461,7 +461,7 @@ func (t *reportTable) place(row *profile.Row, room int) string {
 
 // instant reports whether the profile is that of one instant: its amounts are numbers of goroutines.
 func (t *reportTable) instant() bool {
-	return t.r.Unitless && t.p.Metadata != nil
+	return t.p.Metadata != nil && t.p.Metadata.Session != nil && t.p.Metadata.Session.Instant
 }
 
 func (t *reportTable) amount(d time.Duration) string { return unitless(d, t.r.Unitless) }

@@ -151,7 +151,7 @@ func (v *viewed) open(ctx context.Context, r page.Request) (_ *page.Opened, err 
 		for _, x := range list {
 			paths = append(paths, x.path)
 		}
-		in, err := formats.OpenAll(paths, o)
+		in, err := openAll(paths, o)
 		if err != nil {
 			return nil, errors.Join(err, out.Close())
 		}

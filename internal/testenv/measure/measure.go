@@ -21,7 +21,7 @@ const (
 // If at least four runs of five lie within the bound, as they do for right code on a quiet machine, then
 // the chance to ever be toFail behind is at most (1/5 : 4/5)^7 = 4^-7, less than 1 in 10,000: gambler's
 // ruin, https://en.wikipedia.org/wiki/Gambler%27s_ruin. If at most one of five does, then the chance to
-// pass is at most 4^-3, 1 in 64.
+// pass is at most 4^-3 + 5^-2, 1 in 18: so many more within, or two runs at once within half of the bound.
 
 // AtMost measures until it is sure whether what is at most bound, and prints the median and the range.
 // once makes one measurement, beside the peer that it compares with if there is one, and returns the

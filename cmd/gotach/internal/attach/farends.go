@@ -60,7 +60,7 @@ func (p *Process) pollDesc(g uint64, stack []byte) uint64 {
 	l := p.program.layout
 	b := make([]byte, pollAlign)
 	n := min(len(stack), pollReach) - 7
-	for next := -8; next < n; next += 8 {
+	for next := -8; next < n; next += 8 { // first where the last one was
 		at := next
 		if at < 0 {
 			at = e.at
