@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -88,7 +87,7 @@ func (t *teller) WriteRecords(r *tachyon.Records) error {
 	return err
 }
 
-// killed starts the program, kills it at some time after its start, or after its first sample, and returns what it has passed on, what it
+// killed starts the program, kills it at some time after its start, or after its first sample is in the file, and returns what it has passed on, what it
 // has logged, and when it was killed.
 func killed(t *testing.T, sampled bool, within time.Duration, env ...string) (cmd *exec.Cmd, p passed, said string, at time.Time) {
 	cmd = again(t, env...)
@@ -97,13 +96,15 @@ func killed(t *testing.T, sampled bool, within time.Duration, env ...string) (cm
 	told := testenv.Must(cmd.StdoutPipe())
 	testenv.OK(t, cmd.Start())
 	lines := bufio.NewReader(told)
-	if sampled {
-		_, _ = lines.Peek(1)
+	for err := error(nil); sampled && p.samples == 0 && err == nil; {
+		var line string
+		line, err = lines.ReadString('\n')
+		p.read(line)
 	}
 	time.Sleep(rand.N(within))
 	at = time.Now()
 	_ = cmd.Process.Kill()
-	p = lastTold(lines)
+	p.readAll(lines)
 	_ = cmd.Wait()
 	return cmd, p, stderr.String(), at
 }
@@ -175,15 +176,23 @@ func crashLoop(t *testing.T, rotate string) {
 	}
 }
 
-// lastTold reads all that a program has printed, and returns the last whole line.
-func lastTold(r io.Reader) (p passed) {
-	for lines := bufio.NewScanner(r); lines.Scan(); {
-		var q passed
-		if n, _ := fmt.Sscanf(lines.Text()+"\n", "%d %d %d %d\n", &q.begun, &q.samples, &q.parts, &q.last); n == 4 {
-			p = q
-		}
+// read takes what tell has printed, if the line is whole.
+func (p *passed) read(line string) {
+	var q passed
+	if n, _ := fmt.Sscanf(line, "%d %d %d %d\n", &q.begun, &q.samples, &q.parts, &q.last); n == 4 && strings.HasSuffix(line, "\n") {
+		*p = q
 	}
-	return p
+}
+
+// readAll takes the last whole line of all that a program prints.
+func (p *passed) readAll(r *bufio.Reader) {
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		p.read(line)
+	}
 }
 
 // deletions returns the files that a log says are deleted.
