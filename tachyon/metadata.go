@@ -69,6 +69,9 @@ type Session struct {
 	// false, and all samples count.
 	Markers bool `json:"markers,omitempty"`
 	Counts
+	// ThrottledOf is set in what a selection of time says: Throttled is not known for the part, and is that of this longer time, of
+	// the files that the part is in. 0: it is that of Duration.
+	ThrottledOf time.Duration `json:"throttled_of_ns,omitempty"`
 
 	// Instant says that the samples are those of one instant, as a core file has it: each goroutine has one, of 1 µs, which counts it. No time
 	// was measured.

@@ -251,7 +251,11 @@ func (t *reportTable) noCore() {
 	throttled := false
 	if m := t.p.Metadata; m != nil && m.Session != nil && m.Session.Throttled > 0 {
 		throttled = true
-		t.text(t.paint.late, fmt.Sprintf("throttled by the CPU quota: %s in %s", duration(m.Session.Throttled), plural(m.Session.ThrottledPeriods, "period")))
+		of := ""
+		if m.Session.ThrottledOf > 0 {
+			of = fmt.Sprintf(", of %s in all: not known how much of it in this part", duration(m.Session.ThrottledOf))
+		}
+		t.text(t.paint.late, fmt.Sprintf("throttled by the CPU quota: %s in %s%s", duration(m.Session.Throttled), plural(m.Session.ThrottledPeriods, "period"), of))
 	}
 	if t.group != report.ByRan && t.r.NoCore > 0 && (throttled || t.r.NoCore >= ran/50) {
 		t.text(t.paint.late, fmt.Sprintf("running without a core (▒): %s, %s of the time in which goroutines ran",

@@ -104,7 +104,11 @@ func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 		fact("samples not written", "%v at the end of a file: the disk was full or failed", m.Unwritten)
 	}
 	if m.Throttled > 0 {
-		fact("throttled by the container's quota", "%v in %d periods", m.Throttled, m.ThrottledPeriods)
+		of := ""
+		if m.ThrottledOf > 0 {
+			of = fmt.Sprintf(", of %v in all: not known how much of it in this part", m.ThrottledOf)
+		}
+		fact("throttled by the container's quota", "%v in %d periods%s", m.Throttled, m.ThrottledPeriods, of)
 	}
 	if m.Error != "" && !in.Live {
 		fact("error", "%s", m.Error)

@@ -374,9 +374,30 @@ func (c *chooser) cut(m *tachyon.Metadata) *tachyon.Metadata {
 	if session.Duration > 0 {
 		session.Duration = max(0, min(to, session.Duration)-from)
 	}
-	session.Throttled, session.ThrottledPeriods, session.NotSeen = 0, 0, 0 // nobody knows when
+	session.NotSeen = 0 // nobody knows when
+	session.Throttled, session.ThrottledPeriods, session.ThrottledOf = c.throttled()
 	out.Session = &session
 	return &out
+}
+
+// throttled returns what the CPU quota took in the files that have selected time, and of which time that is: 0 if all of it is selected.
+func (c *chooser) throttled() (d time.Duration, periods int64, of time.Duration) {
+	whole := true
+	for _, p := range c.src.parts {
+		begin := p.Header.Start + p.Shift - min(p.Header.Start+p.Shift, c.src.parts[0].Header.Start)
+		length := partLength(p)
+		end := begin + uint64(length.Microseconds())
+		if begin >= c.to || end <= c.from {
+			continue
+		}
+		s := p.Metadata.Session
+		d, periods, of = d+s.Throttled, periods+s.ThrottledPeriods, of+max(length, s.ThrottledOf)
+		whole = whole && begin >= c.from && end <= c.to && s.ThrottledOf == 0
+	}
+	if whole {
+		of = 0
+	}
+	return d, periods, of
 }
 
 // A noTimeError says that a selection has no time of a source.

@@ -42,7 +42,7 @@ func plant(t *testing.T, part, from, seconds int, stopped bool) stream.File {
 		add(8, uint64(at)*1_000_000, 0, tachyon.Frame{Func: "[IO wait]"}, work)
 	}
 	session := tachyon.Session{Source: "native", Markers: true, Start: time.UnixMicro(int64(start)), PID: 1, Part: part, SessionStart: begin}
-	session.NotSeen = time.Second
+	session.NotSeen, session.Throttled, session.ThrottledPeriods = time.Second, time.Duration(seconds)*time.Millisecond, int64(seconds)
 	if stopped {
 		session.Duration = time.Duration(seconds) * time.Second
 	}
@@ -152,5 +152,27 @@ func TestUnselected(t *testing.T) {
 	}
 	if !src.Selects() || src.Limit() != 1<<64-1 {
 		t.Errorf("%v, %d", src.Selects(), src.Limit())
+	}
+}
+
+// What the quota took is that of the files that have selected time. If only a part of one is selected, it says of how much it is.
+func TestSelectThrottled(t *testing.T) {
+	for _, c := range []struct {
+		since, until string
+		throttled    time.Duration
+		of           time.Duration
+	}{
+		{"", "4s", 4 * time.Millisecond, 0},
+		{"4s", "", 8 * time.Millisecond, 0},
+		{"", "12s", 12 * time.Millisecond, 0},
+		{"1s", "", 12 * time.Millisecond, 12 * time.Second},
+		{"5s", "6s", 8 * time.Millisecond, 8 * time.Second},
+		{"3s", "4s", 4 * time.Millisecond, 4 * time.Second},
+	} {
+		sel := stream.Selection{Since: testenv.Must(stream.ParseMoment(c.since)), Until: testenv.Must(stream.ParseMoment(c.until))}
+		src := testenv.Must(stream.New([]stream.File{plant(t, 1, 0, 4, true), plant(t, 2, 4, 8, true)}, stream.Options{Select: &sel}))
+		if s := src.Metadata().Session; s.Throttled != c.throttled || s.ThrottledPeriods != int64(c.throttled/time.Millisecond) || s.ThrottledOf != c.of {
+			t.Errorf("%q to %q: %v in %d periods of %v, want %v of %v", c.since, c.until, s.Throttled, s.ThrottledPeriods, s.ThrottledOf, c.throttled, c.of)
+		}
 	}
 }

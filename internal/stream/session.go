@@ -37,11 +37,7 @@ func joinSessions(files []*Part) *tachyon.Session {
 		if s == nil {
 			return nil
 		}
-		length := s.Duration
-		if length == 0 { // it was not stopped
-			length = time.Duration(min(f.End-f.Header.Start, math.MaxInt64/1000)) * time.Microsecond
-		}
-		if to := s.Start.Add(length); to.After(end) {
+		if to := s.Start.Add(partLength(f)); to.After(end) {
 			end = to
 		}
 		if i == 0 {
@@ -70,6 +66,14 @@ func joinSessions(files []*Part) *tachyon.Session {
 		out.RateReached = float64(out.Rate) * float64(out.TicksReached) / float64(out.TicksAsked)
 	}
 	return &out
+}
+
+// partLength returns how long the session of a part is.
+func partLength(p *Part) time.Duration {
+	if d := p.Metadata.Session.Duration; d > 0 {
+		return d
+	}
+	return time.Duration(min(p.End-min(p.End, p.Header.Start), math.MaxInt64/1000)) * time.Microsecond // it was not stopped
 }
 
 // joinLeaks returns the leaks of two files. Of a session with several files only the last one has them.

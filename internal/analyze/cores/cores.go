@@ -72,7 +72,7 @@ func New(src *stream.Source) *Cores {
 		}
 		end = max(end, float64(s.Duration.Microseconds()))
 		c.cores = max(1, float64(s.GOMAXPROCS))
-		c.quota = float64(s.Throttled) >= throttledShare*float64(s.Duration) && s.Throttled > 0
+		c.quota = float64(s.Throttled) >= throttledShare*float64(max(s.Duration, s.ThrottledOf)) && s.Throttled > 0
 	}
 	c.width = max(width, end/mostParts)
 	return c

@@ -51,11 +51,17 @@ func cpu(f *facts) error {
 	x := Finding{Kind: CPU, Sure: Measured, Cost: queued, Share: f.share(queued), Evidence: evidence, Command: "report %s --weight cpu"}
 	ran := f.noCore + f.used
 	others := float64(f.noCore) >= otherShare*float64(ran)
-	switch throttled := f.session.Throttled; {
-	case float64(throttled) >= quotaShare*float64(f.length):
+	throttled, of := f.session.Throttled, max(f.length, f.session.ThrottledOf)
+	part := f.session.ThrottledOf > 0
+	switch {
+	case float64(throttled) >= quotaShare*float64(of) && (!part || float64(f.noCore+f.runnable) >= quotaShare*float64(f.length)):
 		x.Kind = Quota
-		x.Text = fmt.Sprintf("The CPU quota is the limit: it stopped the program for %s of %s, in %s.", profile.DurationText(throttled), profile.DurationText(f.length), plural(int(f.session.ThrottledPeriods), "period"))
-		x.Cost, x.Share = throttled, min(1, float64(throttled)/float64(f.length))
+		x.Text = fmt.Sprintf("The CPU quota is the limit: it stopped the program for %s of %s, in %s.", profile.DurationText(throttled), profile.DurationText(of), plural(int(f.session.ThrottledPeriods), "period"))
+		if part {
+			x.Sure = Inferred
+			x.Text += fmt.Sprintf(" That is of the whole recording: how much of it was in this part, which has %s, is not known.", profile.DurationText(f.length))
+		}
+		x.Cost, x.Share = throttled, min(1, float64(throttled)/float64(of))
 		f.add(x, at)
 	case f.session.GOMAXPROCS > 0 && f.session.CPUs >= float64(cores+1) && float64(ran) >= fewProcs*float64(cores)*float64(f.length) &&
 		float64(f.noCore) <= busyShare*float64(ran) && f.worth(queued, queueShare) && float64(f.runnable) >= procsQueue*float64(f.length):

@@ -368,3 +368,17 @@ func TestChattyItself(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// Of a part of a file nobody knows what the quota took in it: the whole's is said, and that it is the whole's.
+func TestQuotaOfPart(t *testing.T) {
+	f := must(reader.Open("testdata/causes/cpu-quota.tach"))(t)
+	defer f.Close()
+	o := report.Options{Series: true}
+	so := o.Stream()
+	so.Unselected, so.Select = true, &stream.Selection{Since: must(stream.ParseMoment("1s"))(t)}
+	survey := must(report.NewSurvey(must(stream.New([]stream.File{{Stream: f}}, so))(t), o, nil))(t)
+	list := must(OfSurvey(survey, "x.tach", 1<<20))(t)
+	if len(list) == 0 || list[0].Kind != Quota || list[0].Sure != Inferred || !strings.Contains(list[0].Text, "That is of the whole recording") {
+		t.Errorf("%+v", list)
+	}
+}
