@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"fmt"
 	"go/ast"
 	"slices"
 	"strings"
@@ -246,7 +247,7 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 		return nil
 	}
 	if p == poolOfGroup {
-		return w.groupHolders(s, x, at, depth)
+		return w.groupHolders(s, x, k, at, depth)
 	}
 	if p.dials != "" {
 		for _, i := range w.alive(s.w.goroutines[x.goroutine], at) {
@@ -261,6 +262,7 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 	}
 	mine, in := w.poolOn(x.stack, p)
 	var sure, maybe []int32
+	nested := false
 	for _, n := range s.inside[number] {
 		g := s.w.stays[n].goroutine
 		if g == x.goroutine || s.now[g] == 0 || slices.Contains(sure, g) || slices.Contains(maybe, g) {
@@ -268,6 +270,7 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 		}
 		other := s.w.stretches.At(s.now[g] - 1)
 		if analyze.Waits(other.status) && (w.known(other.stack) == k || w.places.Place(other.stack) != "") {
+			nested = nested || w.known(other.stack) == k // it has one and waits for one more
 			continue
 		}
 		its, of := w.poolOn(other.stack, p)
@@ -278,10 +281,13 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 			maybe = append(maybe, g)
 		}
 	}
+	if p.one != "" && len(w.poolsSeen[p]) == 1 {
+		mine = syntax.Key{} // whatever its name is
+	}
+	w.noteInUse(k, mine, len(sure))
+	w.inUse[k].mixed = w.inUse[k].mixed || nested
 	if len(sure) == 0 {
 		sure = w.whoRan(s, x.goroutine, w.site(x.stack), maybe, []int32{number}, false)
-	} else {
-		w.noteInUse(k, len(sure))
 	}
 	list := w.share(sure, RoleHolds, depth)
 	for i := range list {
@@ -291,33 +297,58 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 }
 
 // groupHolders returns the goroutines of an errgroup with a limit: the children that it has started.
-func (w *waitChains) groupHolders(s *sweep, x *stretch, at uint64, depth int) []link {
+func (w *waitChains) groupHolders(s *sweep, x *stretch, k *KnownWait, at uint64, depth int) []link {
 	var list []int32
 	for _, i := range w.alive(s.w.goroutines[x.goroutine], at) {
 		if s.now[i] != 0 && strings.HasPrefix(w.createdBy[s.w.goroutines[i]], "golang.org/x/sync/errgroup.(*Group).") {
 			list = append(list, i)
 		}
 	}
+	w.noteInUse(k, syntax.Key{}, len(list))
 	return w.share(list, RoleHolds, depth)
 }
 
-// noteInUse notes how many goroutines hold connections while somebody waits.
-func (w *waitChains) noteInUse(k *KnownWait, count int) {
-	if w.inUse[k] == nil {
-		w.inUse[k] = map[int]int{}
-	}
-	w.inUse[k][count]++
+// An inUse says how many goroutines had places of a pool while somebody waited for one.
+type inUse struct {
+	of    syntax.Key  // the pool
+	times map[int]int // instants by the number of goroutines
+	mixed bool        // several pools, or goroutines that have more than one place: the number says nothing
 }
 
-// mostInUse returns how many they are most often, 0 if that is unknown.
-func (w *waitChains) mostInUse(k *KnownWait) (most int) {
-	times := 0
-	for count, n := range w.inUse[k] {
-		if n > times || n == times && count > most {
-			most, times = count, n
+// noteInUse notes how many goroutines have places of a pool while somebody waits for one.
+func (w *waitChains) noteInUse(k *KnownWait, of syntax.Key, count int) {
+	u := w.inUse[k]
+	if u == nil {
+		u = &inUse{of: of, times: map[int]int{}}
+		w.inUse[k] = u
+	}
+	u.mixed = u.mixed || u.of != of
+	u.times[count]++
+}
+
+// sureInUse is the part of the instants at which as many places must be in use for the number to be said.
+const sureInUse = 0.8
+
+// text says how many places are in use, "" if that is not known. Nobody waits while one is free, so those in use are all there are;
+// of http.Transport those for one host.
+func (u *inUse) text(k *KnownWait) string {
+	if u == nil || u.mixed {
+		return ""
+	}
+	all, most := 0, 0
+	for count, n := range u.times {
+		all += n
+		if n > u.times[most] {
+			most = count
 		}
 	}
-	return most
+	switch {
+	case most == 0 || float64(u.times[most]) < sureInUse*float64(all):
+		return ""
+	case k.pool == poolOfTransport:
+		return fmt.Sprintf(" (%d in use)", most)
+	}
+	return fmt.Sprintf(" (%d of %d in use)", most, most)
 }
 
 // notePools notes the goroutines that pools have one of.

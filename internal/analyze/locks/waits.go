@@ -70,7 +70,7 @@ func newWaitChains(s *analyze.Samples, o WaitOptions) *waitChains {
 	o.Channels = true
 	w := &waitChains{
 		Sums: newLockSums(s, o.Options), o: o, parents: map[uint64]bool{},
-		groups: map[waitGroupKey]*targetGroup{}, holds: map[int32]link{}, ids: idCount{}, places: idle.New(s.Source, nil), room: maxMoreGoroutines, inUse: map[*KnownWait]map[int]int{}, poolsSeen: map[*pool]map[uint64]bool{},
+		groups: map[waitGroupKey]*targetGroup{}, holds: map[int32]link{}, ids: idCount{}, places: idle.New(s.Source, nil), room: maxMoreGoroutines, inUse: map[*KnownWait]*inUse{}, poolsSeen: map[*pool]map[uint64]bool{},
 	}
 	w.noteWait, w.loose = w.note, true
 	return w
@@ -110,7 +110,7 @@ type waitChains struct {
 	places  *idle.Idle       // for known places only
 	peers   map[int32]string // by the number of the object
 	poolOf  []*pool          // by stack; nil: not looked at yet
-	inUse   map[*KnownWait]map[int]int
+	inUse   map[*KnownWait]*inUse
 	// Goroutines of which each pool has one, at most two.
 	poolsSeen map[*pool]map[uint64]bool
 	parents   map[uint64]bool // goroutines that wait for children, by id
@@ -242,10 +242,7 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 			x.In = &HolderFrame{key.in.Func, key.in.File, int(key.in.Line)}
 		}
 		if key.known != nil {
-			x.Name = key.known.what
-			if n := w.mostInUse(key.known); n > 0 {
-				x.Name = fmt.Sprintf("%s (%d in use)", x.Name, n)
-			}
+			x.Name = key.known.what + w.inUse[key.known].text(key.known)
 			if key.peer != "" {
 				x.Name = fmt.Sprintf("%s (%s)", x.Name, stream.PeerText(key.peer))
 			}
@@ -253,6 +250,9 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 			x.Name = stream.PeerText(key.peer)
 		} else if sums := w.sums[key.object]; sums != nil {
 			x.Name, x.Kind = w.name(key.object, sums), sums.kind
+			if n := w.objects[key.object].Capacity; n > 0 && key.state == "chan send" {
+				x.Name = fmt.Sprintf("%s (%d of %d places taken)", x.Name, n, n) // else nobody would wait
+			}
 		}
 		most := uint64(0)
 		for g, time := range n.goroutines {

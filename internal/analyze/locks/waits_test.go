@@ -299,7 +299,7 @@ func TestWaitsOfPool(t *testing.T) {
 			n := checkChain(t, s.waits(o), 10, "select "+strings.TrimPrefix(test.ask, "main."))
 			name := "a free connection of sql.DB"
 			if len(test.want) > 0 {
-				name += fmt.Sprintf(" (%d in use)", len(test.want))
+				name += fmt.Sprintf(" (%d of %d in use)", len(test.want), len(test.want))
 			}
 			var got []uint64
 			for _, by := range n.Next {
