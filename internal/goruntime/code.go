@@ -16,13 +16,19 @@ type Code struct {
 	funcs          uintptr // number of functions in ftab
 }
 
-// find returns the runtime._func of the code at pc, 0 if there is none, and its entry.
+// CodeAt returns code of another process, given the bounds that it has there, and its tables in memory of this process, which must stay there.
+// The list of functions is at the begin of pclntab.
+func CodeAt(text, etext uintptr, pctab, pclntab Span, funcs uintptr) Code {
+	return Code{text, etext, pctab, pclntab, pclntab.Lo, funcs}
+}
+
+// Find returns the runtime._func of the code at pc, 0 if there is none, and its entry.
 // The handler calls it too.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (c *Code) find(l *Offsets, pc uintptr) (f, entry uintptr) {
+func (c *Code) Find(l *Offsets, pc uintptr) (f, entry uintptr) {
 	if pc < c.Text || pc >= c.Etext || c.funcs < 1 {
 		return 0, 0
 	}
@@ -45,13 +51,13 @@ func (c *Code) find(l *Offsets, pc uintptr) (f, entry uintptr) {
 	return f, entry
 }
 
-// value looks up pc in one of the tables of values by address (runtime.pcvalue). entry is the
-// entry of pc's function. The handler calls value too.
+// Value looks up pc in one of the tables of values by address (runtime.pcvalue). entry is the
+// entry of pc's function. The handler calls Value too.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (c *Code) value(table uint32, entry, pc uintptr) (int32, bool) {
+func (c *Code) Value(table uint32, entry, pc uintptr) (int32, bool) {
 	if table == 0 {
 		return 0, false
 	}

@@ -182,19 +182,24 @@ func OwnP(l *Layout) uintptr {
 	return uintptr(mem.ReadWord(uintptr(mem.ReadWord(mem.Getg()+l.GM)) + l.MP))
 }
 
-// LayoutOf returns the layout for a version string as runtime.Version returns it. Patch releases,
+// LayoutOf returns the layout for a version string as runtime.Version returns it.
+func LayoutOf(version string) (*Layout, error) {
+	if l := Layouts[Release(version)]; l != nil {
+		return l, nil
+	}
+	return nil, fmt.Errorf("the runtime of Go version %q is not known here", version)
+}
+
+// Release returns the key of a version in tables of layouts, such as go1.26. Patch releases,
 // release candidates and toolchains of vendors have the layout of their release: if one of them
 // has moved a field, the self-check finds that. Development versions have no layout, because
-// their runtime can be that of any commit between two releases.
-func LayoutOf(version string) (*Layout, error) {
+// their runtime can be that of any commit between two releases: of them it returns "".
+func Release(version string) string {
 	v, _, _ := strings.Cut(version, " ")
 	v, suffix, _ := strings.Cut(v, "-")
 	major, rest, ok := strings.Cut(v, ".")
-	if ok && !strings.HasPrefix(suffix, "devel") {
-		minor := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
-		if l := Layouts[major+"."+minor]; l != nil {
-			return l, nil
-		}
+	if !ok || strings.HasPrefix(suffix, "devel") {
+		return ""
 	}
-	return nil, fmt.Errorf("the runtime of Go version %q is not known here", version)
+	return major + "." + rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 }

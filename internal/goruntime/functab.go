@@ -176,7 +176,7 @@ func (t *FuncTable) CheckInlining(pcs []uintptr) error {
 // Find returns the runtime._func of the code at pc, 0 if there is none, its entry and its module.
 func (t *FuncTable) Find(pc uintptr) (f, entry uintptr, m *module) {
 	if m = t.Module(pc); m != nil {
-		f, entry = m.find(&t.L.Offsets, pc)
+		f, entry = m.Find(&t.L.Offsets, pc)
 	}
 	return f, entry, m
 }
@@ -188,7 +188,7 @@ func (t *FuncTable) SPDelta(pc uintptr) (int32, bool) {
 	if f == 0 {
 		return 0, false
 	}
-	return m.value(mem.Load32(f+t.L.FuncPCSP), entry, pc)
+	return m.Value(mem.Load32(f+t.L.FuncPCSP), entry, pc)
 }
 
 // Expand appends the return address pc, and one return address for each inlined call that
@@ -218,7 +218,7 @@ func (t *FuncTable) Expand(pcs []uintptr, pc uintptr) []uintptr {
 	}
 	tree = m.gofunc + uintptr(off)
 	for range 256 {
-		i, ok := m.value(mem.Load32(tables+pcdataInlTree*4), entry, call)
+		i, ok := m.Value(mem.Load32(tables+pcdataInlTree*4), entry, call)
 		if !ok || i < 0 {
 			break
 		}

@@ -42,11 +42,11 @@ func delta(v *View, pc uintptr) uintptr {
 	if c == nil {
 		return ^uintptr(0)
 	}
-	f, entry := c.find(&v.Off, pc)
+	f, entry := c.Find(&v.Off, pc)
 	if f == 0 || mem.Load8(f+v.Off.FuncFlag)&FuncFlagSPWrite != 0 {
 		return ^uintptr(0)
 	}
-	value, ok := c.value(mem.Load32(f+v.Off.FuncPCSP), entry, pc)
+	value, ok := c.Value(mem.Load32(f+v.Off.FuncPCSP), entry, pc)
 	if !ok {
 		return ^uintptr(0)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"unsafe"
 
 	"github.com/gotach/profiler/internal/goruntime"
 )
@@ -18,8 +19,7 @@ type functions struct {
 	layout                           *goruntime.Layout
 	minor                            int
 	text, etext, gofunc              uint64 // addresses
-	quantum                          uint64
-	count                            int
+	code                             goruntime.Code
 	names, units, files, pctab, funs []byte
 	cache                            map[uint64]*place
 }
@@ -48,10 +48,9 @@ const maxPlaces = 1 << 18
 
 func (t *functions) init() error {
 	d := t.data
-	if len(d) < 72 || d[0]&0xfe != 0xf0 || d[1] != 0xff || d[7] != 8 {
+	if len(d) < 72 || d[0]&0xfe != 0xf0 || d[1] != 0xff || d[6] != goruntime.PCQuantum || d[7] != 8 {
 		return errors.New("its table of functions has an unknown format")
 	}
-	t.quantum = uint64(d[6])
 	part := func(at int) []byte {
 		if off := le.Uint64(d[at:]); off < uint64(len(d)) {
 			return d[off:]
@@ -63,9 +62,16 @@ func (t *functions) init() error {
 	if n < 1 || n > uint64(len(t.funs))/8 || uint64(len(t.funs)) < n*8+4 || t.names == nil || t.units == nil || t.files == nil || t.pctab == nil {
 		return errors.New("its table of functions is damaged")
 	}
-	t.count = int(n)
+	t.code = goruntime.CodeAt(uintptr(t.text), uintptr(t.etext), spanOf(t.pctab), spanOf(t.funs), uintptr(n))
 	t.cache = map[uint64]*place{}
 	return nil
+}
+
+// address returns that of bytes in this process.
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func spanOf(b []byte) goruntime.Span {
+	return goruntime.Span{Lo: address(b), Hi: address(b) + uintptr(len(b))}
 }
 
 // at returns the place of a return address. For the address of the instruction at which a function begins it is that.
@@ -81,66 +87,6 @@ func (t *functions) at(pc uint64) *place {
 	return p
 }
 
-// A fun is a runtime._func.
-type fun struct {
-	b     []byte // it, and what follows
-	entry uint64
-	t     *functions
-}
-
-// function returns the function that has an address.
-func (t *functions) function(pc uint64) (fun, bool) {
-	if pc < t.text || pc >= t.etext {
-		return fun{}, false
-	}
-	off := pc - t.text
-	lo, hi := 0, t.count
-	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; uint64(le.Uint32(t.funs[mid*8:])) <= off {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	f := fun{entry: t.text + uint64(le.Uint32(t.funs[lo*8:])), t: t}
-	at := uint64(le.Uint32(t.funs[lo*8+4:]))
-	if pc < f.entry || at+uint64(t.layout.FuncNFuncData)+1 > uint64(len(t.funs)) {
-		return fun{}, false
-	}
-	f.b = t.funs[at:]
-	return f, true
-}
-
-// value looks up an address in one of a function's tables.
-func (f fun) value(table uint32, pc uint64) (int32, bool) {
-	if table == 0 || int(table) >= len(f.t.pctab) {
-		return 0, false
-	}
-	b, at, v := f.t.pctab[table:], f.entry, int32(-1)
-	next := func() (n uint32) {
-		for shift := 0; len(b) > 0 && shift < 35; shift += 7 {
-			c := b[0]
-			b = b[1:]
-			n |= uint32(c&0x7f) << shift
-			if c < 0x80 {
-				break
-			}
-		}
-		return n
-	}
-	for first := true; len(b) > 0; first = false {
-		step := next()
-		if step == 0 && !first {
-			break
-		}
-		v += int32(step>>1) ^ -int32(step&1)
-		if at += uint64(next()) * f.t.quantum; pc < at {
-			return v, true
-		}
-	}
-	return 0, false
-}
-
 // maxText bounds a name, in bytes.
 const maxText = 1 << 16
 
@@ -154,14 +100,14 @@ func text(table []byte, at int32) string {
 	return string(table[:max(bytes.IndexByte(table, 0), 0)])
 }
 
-// line returns file and line of an address.
-func (f fun) line(pc uint64) (file string, line int32) {
-	line, _ = f.value(le.Uint32(f.b[24:]), pc)
-	if n, ok := f.value(le.Uint32(f.b[20:]), pc); ok && n >= 0 {
-		unit := uint64(le.Uint32(f.b[f.t.layout.FuncNPCData+4:])) + uint64(n)
-		if unit*4+4 <= uint64(len(f.t.units)) {
-			if at := le.Uint32(f.t.units[unit*4:]); at != ^uint32(0) {
-				file = text(f.t.files, int32(at))
+// line returns file and line of an address in a function, whose runtime._func and entry are given.
+func (t *functions) line(f []byte, entry, pc uintptr) (file string, line int32) {
+	line, _ = t.code.Value(le.Uint32(f[24:]), entry, pc)
+	if n, ok := t.code.Value(le.Uint32(f[20:]), entry, pc); ok && n >= 0 {
+		unit := uint64(le.Uint32(f[t.layout.FuncNPCData+4:])) + uint64(n)
+		if unit*4+4 <= uint64(len(t.units)) {
+			if at := le.Uint32(t.units[unit*4:]); at != ^uint32(0) {
+				file = text(t.files, int32(at))
 			}
 		}
 	}
@@ -175,30 +121,30 @@ const (
 )
 
 func (t *functions) find(pc uint64) *place {
-	p := &place{}
-	f, ok := t.function(pc)
-	call := pc
-	if !ok || pc != f.entry {
-		call = pc - 1
-		if f, ok = t.function(call); !ok {
+	p, l := &place{}, t.layout
+	call := uintptr(pc)
+	at, entry := t.code.Find(&l.Offsets, call)
+	if at == 0 || call != entry {
+		call--
+		if at, entry = t.code.Find(&l.Offsets, call); at == 0 {
 			return p
 		}
 	}
-	l := t.layout
-	p.ok, p.entry, p.top = true, f.entry, f.b[l.FuncFlag]&1 != 0
-	p.writesSP = f.b[l.FuncFlag]&goruntime.FuncFlagSPWrite != 0
-	p.name = shown(text(t.names, int32(le.Uint32(f.b[4:]))))
+	f := t.funs[at-address(t.funs):]
+	p.ok, p.entry, p.top = true, uint64(entry), f[l.FuncFlag]&1 != 0
+	p.writesSP = f[l.FuncFlag]&goruntime.FuncFlagSPWrite != 0
+	p.name = shown(text(t.names, int32(le.Uint32(f[4:]))))
 	p.leaves = p.name == "runtime.mcall" || p.name == "runtime.morestack" || p.name == "runtime.schedule"
-	if delta, ok := f.value(le.Uint32(f.b[l.FuncPCSP:]), call); ok && delta >= 0 {
+	if delta, ok := t.code.Value(le.Uint32(f[l.FuncPCSP:]), entry, call); ok && delta >= 0 {
 		p.delta = uint64(delta)
 	} else if !p.top {
 		p.ok = false
 	}
-	tables, data := int(le.Uint32(f.b[l.FuncNPCData:])), int(f.b[l.FuncNFuncData])
+	tables, data := int(le.Uint32(f[l.FuncNPCData:])), int(f[l.FuncNFuncData])
 	first := int(l.FuncNFuncData) + 1
 	var tree uint64
-	if end := first + (tables+funcdataInlTree+1)*4; tables > pcdataInlTree && data > funcdataInlTree && end <= len(f.b) && t.gofunc != 0 {
-		if off := le.Uint32(f.b[end-4:]); off != ^uint32(0) {
+	if end := first + (tables+funcdataInlTree+1)*4; tables > pcdataInlTree && data > funcdataInlTree && end <= len(f) && t.gofunc != 0 {
+		if off := le.Uint32(f[end-4:]); off != ^uint32(0) {
 			tree = t.gofunc + uint64(off)
 		}
 	}
@@ -207,22 +153,21 @@ func (t *functions) find(pc uint64) *place {
 		size, nameAt, kindAt = 20, 12, 2
 	}
 	for range 256 {
-		file, line := f.line(call)
-		i, ok := int32(-1), false
+		file, line := t.line(f, entry, call)
+		var inlined []byte
 		if tree != 0 {
-			i, ok = f.value(le.Uint32(f.b[first+pcdataInlTree*4:]), call)
+			if i, ok := t.code.Value(le.Uint32(f[first+pcdataInlTree*4:]), entry, call); ok && i >= 0 {
+				if b, err := t.mem.bytes(tree+uint64(i)*size, size); err == nil {
+					inlined = b
+				}
+			}
 		}
-		if !ok || i < 0 {
-			p.add(p.name, file, line, f.b[l.FuncFlag-1] == t.wrapper())
+		if inlined == nil {
+			p.add(p.name, file, line, f[l.FuncFlag-1] == t.wrapper())
 			break
 		}
-		b, err := t.mem.bytes(tree+uint64(i)*size, size)
-		if err != nil {
-			p.add(p.name, file, line, f.b[l.FuncFlag-1] == t.wrapper())
-			break
-		}
-		p.add(shown(text(t.names, int32(le.Uint32(b[nameAt:])))), file, line, b[kindAt] == t.wrapper())
-		call = f.entry + uint64(le.Uint32(b[l.InlParentPC:]))
+		p.add(shown(text(t.names, int32(le.Uint32(inlined[nameAt:])))), file, line, inlined[kindAt] == t.wrapper())
+		call = entry + uintptr(le.Uint32(inlined[l.InlParentPC:]))
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,19 +14,10 @@ import (
 // layoutOf returns the layout for a version as the program's build information has it, such as "go1.26.8", and its
 // second number.
 func layoutOf(version string) (*goruntime.Layout, int, error) {
-	v, _, _ := strings.Cut(version, " ")
-	v, suffix, _ := strings.Cut(v, "-")
-	major, rest, _ := strings.Cut(v, ".")
-	digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
-	minor, err := strconv.Atoi(digits)
-	if err == nil && major == "go1" && !strings.HasPrefix(suffix, "devel") {
-		key := major + "." + digits
-		if l := goruntime.Layouts[key]; l != nil {
-			return l, minor, nil
-		}
-		if l := older[key]; l != nil {
-			return l, minor, nil
-		}
+	key := goruntime.Release(version)
+	if l := cmp.Or(goruntime.Layouts[key], older[key]); l != nil {
+		minor, err := strconv.Atoi(strings.TrimPrefix(key, "go1."))
+		return l, minor, err
 	}
 	return nil, 0, fmt.Errorf("the runtime of Go version %q is not known here; Go 1.19 to 1.27 are", version)
 }

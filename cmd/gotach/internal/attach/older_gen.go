@@ -4,126 +4,54 @@ package attach
 
 import "github.com/gotach/profiler/internal/goruntime"
 
-// older has the layouts of versions before those that the native source knows: each as what differs from the version after it. A field that
-// a version does not have is 0.
+// older has the layouts of versions before those that the native source knows, of the fields that this package reads. A field that a version does
+// not have is 0. Read from go1.24.13, go1.23.12, go1.22.12, go1.21.13, go1.20.14, go1.19.13.
 var older = map[string]*goruntime.Layout{}
 
 func init() {
 	l := goruntime.Layouts["go1.25"]
-
-	// Read from go1.24.13.
-	l = l.Clone()
-	l.GSchedLR = 96
-	l.GSchedBP = 104
-	l.GSyscallSP = 112
-	l.GSyscallPC = 120
-	l.GSyscallBP = 128
-	l.GStatus = 152
-	l.GID = 160
-	l.GWaitSince = 176
-	l.GWaitReason = 184
-	l.GTrackingSeq = 199
-	l.GParent = 280
-	l.GGoPC = 288
-	l.GStartPC = 304
-	l.GLabels = 352
-	l.GBubble = 0
-	l.GWaiting = 320
-	l.MProcID = 72
-	l.MAllLink = 352
-	l.MCurG = 192
-	l.MP = 208
-	l.MOldP = 224
-	l.MSignalPending = 924
-	l.MVDSOSP = 904
-	l.MVDSOPC = 912
-	l.PFree = 0
-	l.PTimers = 8872
-	l.PStoppedTimers = 8876
-	l.SchedThreads = 56
-	l.SchedSystem = 72
-	l.SchedFree = 0
-	l.SchedFreeBare = 0
-	l.Drop("GOMAXPROCS updater (idle)", "chan receive (durable)", "chan send (durable)", "select (durable)", "sync.WaitGroup.Wait (durable)", "cleanup wait")
-	l.Insert("synctest.Wait", "chan receive (synctest)", "chan send (synctest)", "select (synctest)")
-	l.Durable = 0xfa001180418
-	l.System = 0x1f900000c2
-	older["go1.24"] = l
-
-	// Read from go1.23.12.
-	l = l.Clone()
-	l.MSignalPending = 900
-	l.MVDSOSP = 880
-	l.MVDSOPC = 888
-	l.Drop("sync.WaitGroup.Wait", "synctest.Run", "synctest.Wait", "chan receive (synctest)", "chan send (synctest)", "select (synctest)")
-	l.Durable = 0x0
-	l.System = 0xfc80000c2
-	older["go1.23"] = l
-
-	// Read from go1.22.12.
-	l = l.Clone()
-	l.GSyscallBP = 0
-	l.GStatus = 144
-	l.GID = 152
-	l.GWaitSince = 168
-	l.GWaitReason = 176
-	l.GTrackingSeq = 191
-	l.GParent = 272
-	l.GGoPC = 280
-	l.GStartPC = 296
-	l.GLabels = 344
-	l.GWaiting = 312
-	l.MAllLink = 328
-	l.MSignalPending = 1140
-	l.MVDSOSP = 1120
-	l.MVDSOPC = 1128
-	l.PM = 56
-	l.PTimers = 8880
-	l.PStoppedTimers = 0
-	l.ModNext = 584
-	l.Drop("GC weak to strong wait")
-	l.System = 0x0
-	older["go1.22"] = l
-
-	// Read from go1.21.13.
-	l = l.Clone()
-	l.GTrackingSeq = 188
-	l.MAllLink = 336
-	l.MSignalPending = 828
-	l.MVDSOSP = 808
-	l.MVDSOPC = 816
-	l.PTimers = 8848
-	l.Drop("flushing proc caches", "trace goroutine status", "trace proc status", "page trace flush", "coroutine")
-	older["go1.21"] = l
-
-	// Read from go1.20.14.
-	l = l.Clone()
-	l.GTrackingSeq = 189
-	l.GParent = 0
-	l.GGoPC = 296
-	l.GStartPC = 312
-	l.GLabels = 360
-	l.GWaiting = 328
-	l.PollFDSeq = 0
-	l.PollRG = 24
-	l.PollWG = 32
-	l.MSignalPending = 820
-	l.MVDSOSP = 800
-	l.MVDSOPC = 808
-	l.PTimers = 8840
-	l.ModNext = 560
-	older["go1.20"] = l
-
-	// Read from go1.19.13.
-	l = l.Clone()
-	l.GroupSema = 0
-	l.PTimers = 8848
-	l.ModGoFunc = 304
-	l.ModNext = 544
-	l.FuncNFuncData = 39
-	l.FuncFlag = 37
-	l.InlParentPC = 16
-	l.Drop("sync.Mutex.Lock", "sync.RWMutex.RLock", "sync.RWMutex.Lock", "GC worker (active)", "GC mark termination", "stopping the world")
-	l.Insert("sync.Cond.Wait", "timer goroutine (idle)")
-	older["go1.19"] = l
+	for i, version := range []string{"go1.24", "go1.23", "go1.22", "go1.21", "go1.20", "go1.19"} {
+		l = l.Clone()
+		l.GSchedLR = [...]uintptr{96, 96, 96, 96, 96, 96}[i]
+		l.GSyscallSP = [...]uintptr{112, 112, 112, 112, 112, 112}[i]
+		l.GSyscallPC = [...]uintptr{120, 120, 120, 120, 120, 120}[i]
+		l.GStatus = [...]uintptr{152, 152, 144, 144, 144, 144}[i]
+		l.GID = [...]uintptr{160, 160, 152, 152, 152, 152}[i]
+		l.GWaitSince = [...]uintptr{176, 176, 168, 168, 168, 168}[i]
+		l.GWaitReason = [...]uintptr{184, 184, 176, 176, 176, 176}[i]
+		l.GTrackingSeq = [...]uintptr{199, 199, 191, 188, 189, 189}[i]
+		l.GParent = [...]uintptr{280, 280, 272, 272, 0, 0}[i]
+		l.GGoPC = [...]uintptr{288, 288, 280, 280, 296, 296}[i]
+		l.GStartPC = [...]uintptr{304, 304, 296, 296, 312, 312}[i]
+		l.GLabels = [...]uintptr{352, 352, 344, 344, 360, 360}[i]
+		l.GBubble = [...]uintptr{0, 0, 0, 0, 0, 0}[i]
+		l.GWaiting = [...]uintptr{320, 320, 312, 312, 328, 328}[i]
+		l.PollFDSeq = [...]uintptr{16, 16, 16, 16, 0, 0}[i]
+		l.PollRG = [...]uintptr{32, 32, 32, 32, 24, 24}[i]
+		l.PollWG = [...]uintptr{40, 40, 40, 40, 32, 32}[i]
+		l.MProcID = [...]uintptr{72, 72, 72, 72, 72, 72}[i]
+		l.MCurG = [...]uintptr{192, 192, 192, 192, 192, 192}[i]
+		l.ModGoFunc = [...]uintptr{320, 320, 320, 320, 320, 304}[i]
+		l.ModNext = [...]uintptr{576, 576, 584, 584, 560, 544}[i]
+		l.FuncNFuncData = [...]uintptr{43, 43, 43, 43, 43, 39}[i]
+		l.FuncFlag = [...]uintptr{41, 41, 41, 41, 41, 37}[i]
+		l.InlParentPC = [...]uintptr{8, 8, 8, 8, 8, 16}[i]
+		l.Durable = [...]uint64{0xfa001180418, 0x0, 0x0, 0x0, 0x0, 0x0}[i]
+		l.System = [...]uint64{0x1f900000c2, 0xfc80000c2, 0x0, 0x0, 0x0, 0x0}[i]
+		switch version {
+		case "go1.24":
+			l.Drop("GOMAXPROCS updater (idle)", "chan receive (durable)", "chan send (durable)", "select (durable)", "sync.WaitGroup.Wait (durable)", "cleanup wait")
+			l.Insert("synctest.Wait", "chan receive (synctest)", "chan send (synctest)", "select (synctest)")
+		case "go1.23":
+			l.Drop("sync.WaitGroup.Wait", "synctest.Run", "synctest.Wait", "chan receive (synctest)", "chan send (synctest)", "select (synctest)")
+		case "go1.22":
+			l.Drop("GC weak to strong wait")
+		case "go1.21":
+			l.Drop("flushing proc caches", "trace goroutine status", "trace proc status", "page trace flush", "coroutine")
+		case "go1.19":
+			l.Drop("sync.Mutex.Lock", "sync.RWMutex.RLock", "sync.RWMutex.Lock", "GC worker (active)", "GC mark termination", "stopping the world")
+			l.Insert("sync.Cond.Wait", "timer goroutine (idle)")
+		}
+		older[version] = l
+	}
 }
