@@ -123,7 +123,7 @@ func again(t *testing.T, env ...string) *exec.Cmd {
 func buildProgram(t *testing.T, name string, flags ...string) (bin string) {
 	t.Helper()
 	bin = filepath.Join(t.TempDir(), name)
-	run(t, ".", []string{"CGO_ENABLED=0"}, "go", append(append([]string{"build", "-o", bin}, flags...), "./testdata/"+name)...)
+	testenv.OK(t, testenv.Build(bin, "./testdata/"+name, []string{"CGO_ENABLED=0"}, flags...))
 	return bin
 }
 

@@ -13,34 +13,25 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// helloModule creates the module with the programs in testdata/hello*.go.txt, once.
-var helloModule struct {
+// helloPrograms are the programs that hello has built, by flags.
+var helloPrograms = struct {
 	sync.Mutex
-	dir      string
-	programs map[string]string // by flags
-}
+	paths map[string]string
+}{paths: map[string]string{}}
 
-// hello builds the program in testdata/hello*.go.txt with some flags, once.
+// hello builds the program in testdata/hello with some flags, once.
 func hello(t *testing.T, flags ...string) (bin string) {
 	t.Helper()
-	m := &helloModule
+	m := &helloPrograms
 	m.Lock()
 	defer m.Unlock()
-	if m.dir == "" {
-		m.dir, m.programs = filepath.Join(built, "hello"), map[string]string{}
-		testenv.OK(t, os.CopyFS(m.dir, os.DirFS(module(t, "hello.go.txt", "main.go"))))
-		for _, name := range []string{"profiled", "auto", "export", "code"} {
-			src := testenv.Must(os.ReadFile(filepath.Join("testdata", "hello_"+name+".go.txt")))
-			testenv.OK(t, os.WriteFile(filepath.Join(m.dir, name+".go"), src, 0o600))
-		}
-	}
 	key := strings.Join(flags, " ")
-	if m.programs[key] == "" {
-		bin := filepath.Join(built, "hello"+string(rune('a'+len(m.programs))))
-		run(t, m.dir, moduleEnv, "go", append(append([]string{"build", "-o", bin}, flags...), ".")...)
-		m.programs[key] = bin
+	if m.paths[key] == "" {
+		bin := filepath.Join(built, "hello"+string(rune('a'+len(m.paths))))
+		testenv.OK(t, testenv.Build(bin, "./testdata/hello", nil, flags...))
+		m.paths[key] = bin
 	}
-	return m.programs[key]
+	return m.paths[key]
 }
 
 // A program that imports the profiler stays static, because no package needs cgo, even if cgo is enabled and there is a

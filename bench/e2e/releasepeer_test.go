@@ -48,7 +48,7 @@ func TestPeerReleaseLibrary(t *testing.T) {
 	cache, dir := t.TempDir(), t.TempDir()
 	env := append(proxy(t, cache), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	gocmd := func(args ...string) string { t.Helper(); return run(t, dir, env, "go", args...) }
-	for from, to := range map[string]string{"hello.go.txt": "main.go", "hello_profiled.go.txt": "profiled.go"} {
+	for from, to := range map[string]string{"hello/main.go": "main.go", "hello/profiled.go": "profiled.go"} {
 		testenv.OK(t, os.WriteFile(filepath.Join(dir, to), testenv.Must(os.ReadFile(filepath.Join("testdata", from))), 0o644))
 	}
 	gocmd("mod", "init", "example.com/hello")

@@ -181,11 +181,7 @@ func buildCase(t *testing.T, c bool, flags ...string) string {
 		cgo = "CGO_ENABLED=1"
 	}
 	bin := filepath.Join(t.TempDir(), name)
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", bin}, flags, []string{"./testdata/" + name})...)
-	cmd.Env = append(os.Environ(), cgo)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
+	testenv.OK(t, testenv.Build(bin, "./testdata/"+name, []string{cgo}, flags...))
 	return bin
 }
 

@@ -45,11 +45,7 @@ func traced(t *testing.T, bin string, env []string, args ...string) (got traces)
 func buildTraces(t *testing.T) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "traces")
-	cmd := exec.Command("go", "build", "-o", bin, "./testdata/traces")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
+	testenv.OK(t, testenv.Build(bin, "./testdata/traces", []string{"CGO_ENABLED=0"}))
 	return bin
 }
 

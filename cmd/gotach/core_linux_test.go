@@ -26,9 +26,7 @@ func leaveCore(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "app")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, "./testdata/core").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	must(testenv.Build(program, "./testdata/core", nil))
 	cmd := exec.Command(program)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOTRACEBACK=crash")
 	in := testenv.Must(cmd.StdinPipe())

@@ -25,19 +25,15 @@ func build(t *testing.T, prog string, args ...string) (bin string) {
 	testenv.NotEmulated(t, "it starts a program of testdata")
 	testenv.Again(t)
 	bin = filepath.Join(t.TempDir(), prog)
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", bin)
-	cmd.Env = os.Environ()
+	var flags, env []string
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") {
-			cmd.Args = append(cmd.Args, arg)
+			flags = append(flags, arg)
 		} else {
-			cmd.Env = append(cmd.Env, arg)
+			env = append(env, arg)
 		}
 	}
-	cmd.Args = append(cmd.Args, "./testdata/"+prog)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-	}
+	testenv.OK(t, testenv.Build(bin, "./testdata/"+prog, env, flags...))
 	return bin
 }
 

@@ -30,14 +30,16 @@ func build(t *testing.T, toolchain string, flags ...string) string {
 // buildOf builds a program of testdata that imports nothing of ours.
 func buildOf(t *testing.T, name, toolchain string, flags ...string) string {
 	dir := t.TempDir()
+	if toolchain == "" {
+		program := filepath.Join(dir, "target")
+		testenv.OK(t, testenv.Build(program, "./testdata/"+name, nil, flags...))
+		return program
+	}
 	source := testenv.Must(os.ReadFile("testdata/" + name + "/main.go"))
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "main.go"), source, 0o644))
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module target\n\ngo 1.19\n"), 0o644))
 	cmd := exec.Command("go", append(append([]string{"build", "-o", "target"}, flags...), "main.go")...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
-	if toolchain != "" {
-		cmd.Env = append(cmd.Env, "GOTOOLCHAIN="+toolchain)
-	}
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOTOOLCHAIN="+toolchain)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}

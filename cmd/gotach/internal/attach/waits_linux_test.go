@@ -42,9 +42,7 @@ func testWaits(t *testing.T, mode string) {
 func profiled(t *testing.T, name string, flags ...string) (x *target, out *bufio.Scanner, inside string, end func()) {
 	dir := t.TempDir()
 	program, inside := filepath.Join(dir, name), filepath.Join(dir, "inside.tach")
-	if out, err := exec.Command("go", append(append([]string{"build", "-o", program}, flags...), "./testdata/"+name)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.OK(t, testenv.Build(program, "./testdata/"+name, nil, flags...))
 	cmd := exec.Command(program, inside)
 	cmd.Stderr = os.Stderr
 	in, lines := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
