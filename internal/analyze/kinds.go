@@ -74,8 +74,8 @@ func StateOf(s tachyon.Status) int {
 var Closure = regexp.MustCompile(`(-range\d+|\.func\d+|\.gowrap\d+|\.deferwrap\d+)(-range\d+|\.func\d+|\.gowrap\d+|\.deferwrap\d+|\.\d+)*$`)
 
 var (
-	// GRPCTransport is, within an HTTP handler, the transport of calls that have goroutines, and rows, of their own.
-	GRPCTransport = "google.golang.org/grpc.(*Server).ServeHTTP"
+	// Elsewhere are HTTP handlers whose requests are handled by goroutines, and have rows, of their own.
+	Elsewhere = map[string]bool{"google.golang.org/grpc.(*Server).ServeHTTP": true, "net/http.(*timeoutHandler).ServeHTTP": true}
 	// DebugHandler are handlers that look at the program itself.
 	DebugHandler = regexp.MustCompile(`^(net/http/pprof|expvar|golang\.org/x/net/trace|github\.com/felixge/fgprof|github\.com/gotach/profiler/httpprof(/ui)?)\.`)
 )

@@ -20,6 +20,9 @@ const (
 	// to run meanwhile, on average. busyShare is the part of the time in which goroutines ran that others may have: a greater GOMAXPROCS
 	// has no more cores then.
 	fewProcs, procsQueue, busyShare = 0.7, 0.5, 0.5
+	// longQueues is the number of goroutines that wait to run for each of GOMAXPROCS, on average, from which on these are in use: beside
+	// other programs, less of the time in which their threads have no core may be seen than there is.
+	longQueues = 2
 	// queueLength is the number of goroutines that wait for each core, on average, from which on it matters; crowdedLength is that if
 	// other programs have a part of the cores.
 	queueLength, crowdedLength = 1, 3
@@ -63,7 +66,7 @@ func cpu(f *facts) error {
 		}
 		x.Cost, x.Share = throttled, min(1, float64(throttled)/float64(of))
 		f.add(x, at)
-	case f.session.GOMAXPROCS > 0 && f.session.CPUs >= float64(cores+1) && float64(ran) >= fewProcs*float64(cores)*float64(f.length) &&
+	case f.session.GOMAXPROCS > 0 && f.session.CPUs >= float64(cores+1) && (float64(ran) >= fewProcs*float64(cores)*float64(f.length) || f.runnable >= longQueues*time.Duration(cores)*f.length) &&
 		float64(f.noCore) <= busyShare*float64(ran) && f.worth(queued, queueShare) && float64(f.runnable) >= procsQueue*float64(f.length):
 		x.Text = fmt.Sprintf("The CPU is the limit: GOMAXPROCS is %d, and the program may use %.3g cores. %s wait to run: %s; %s goroutines on average wait.",
 			cores, f.session.CPUs, f.who(), f.part(queued), f.average(f.runnable+f.noCore))

@@ -217,6 +217,7 @@ func TestProcs(t *testing.T) {
 		{"all that there are", 1, 1, 0, 0, 3, 0, "cpu, a note"},
 		{"half a core more", 1, 1.5, 0, 0, 3, 0, "cpu, a note"},
 		{"hardly busy", 1, 2, 0, 6, 3, 0, ""},
+		{"hardly busy, as far as is seen", 1, 2, 0, 4, 5, 0, "cpu: The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 9.60s, 48 % of the time that was not idle; 2.40 goroutines on average wait."},
 		{"one goroutine", 1, 2, 4, 0, 1, 0, "others"},
 		{"a lock matters more", 1, 2, 0, 0, 3, 30, "lock; cpu, a note"},
 	} {

@@ -37,6 +37,7 @@ var idleTable = []idlePlace{
 	{in: "net.(*UnixListener).Accept", call: "*", what: "a connection"},
 	{in: "os/signal.loop", call: "*", what: "a signal", always: true},
 	{in: "os/signal.NotifyContext.func", what: "a signal", always: true},
+	{in: "os/exec.(*Cmd).watchCtx", what: "the end of the program", always: true},
 	{in: "runtime/pprof.profileWriter", call: "runtime/pprof.readProfile", what: "the next samples", always: true},
 
 	// net/http: server.
@@ -47,6 +48,7 @@ var idleTable = []idlePlace{
 	{in: "net/http.(*conn).serve", call: "bufio.(*Reader).Peek", what: "the next request", always: true},
 	{in: "net/http.(*conn).serve", call: "net/http.(*conn).readRequest", what: "the first request", always: true},
 	{in: "net/http.(*conn).serve", call: "net/http.(*conn).maybeServeUnencryptedHTTP2", what: "the first request", always: true},
+	{in: "net/http.(*timeoutHandler).ServeHTTP", what: "its handler, which has a goroutine of its own", always: true},
 	{in: "net/http.(*connReader).backgroundRead", call: "*", what: "the end of the connection"},
 
 	// net/http: client.

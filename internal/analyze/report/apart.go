@@ -318,7 +318,7 @@ type frameFacts struct {
 func factsOfFrame(f *tachyon.Frame) frameFacts {
 	code := profile.CodeOf(f)
 	out := frameFacts{known: true, sync: locks.IsSync(f), code: code, program: code == profile.ProgramCode, debug: analyze.DebugHandler.MatchString(f.Func),
-		transport: f.Func == analyze.GRPCTransport, wait: locks.Known(f.Func)}
+		transport: analyze.Elsewhere[f.Func], wait: locks.Known(f.Func)}
 	kind, ok := analyze.RequestKind(f.Func)
 	out.request = ok && kind != analyze.KindTest
 	return out

@@ -248,3 +248,20 @@ func TestRowsOfFewRequests(t *testing.T) {
 		t.Errorf("handlers %q, want %q; %d requests", got, want, out.Seen)
 	}
 }
+
+// A request with a timeout has two goroutines: one waits, the other one has the handler. It is one request.
+func TestRequestsWithTimeout(t *testing.T) {
+	r := analyzetest.Record(t)
+	waits := append(analyzetest.WaitFor("select", 0), analyzetest.Place("net/http.(*timeoutHandler).ServeHTTP", 3840))
+	waits = append(waits, throughMux[2:]...)
+	handles := append([]tachyon.Frame{analyzetest.Place("main.list", 5)}, append(throughMux[:2:2], analyzetest.Place("net/http.(*timeoutHandler).ServeHTTP.func1", 3820))...)
+	for n := range uint64(10) {
+		at := n * 20_000
+		r.Every(1000, at+1000, at+10_000, 5, 0, waits...)
+		r.Every(1000, at+1000, at+10_000, 100+n, analyzetest.Running, handles...)
+		r.Every(1000, at+11_000, at+20_000, 5, 0, connIdle...)
+	}
+	if out := analyzetest.Must(Find(r.Close(), Options{}))(t); out.Seen != 10 || len(out.Rows) != 2 || out.Rows[1].Handler != "main.list" {
+		t.Errorf("%d requests: %+v", out.Seen, out.Rows)
+	}
+}

@@ -261,7 +261,7 @@ func (f *finder) anchor(stack uint32) uint32 {
 		if kind, ok := f.matches(name); ok { // the outermost one counts
 			a.function, a.kind, a.below = name, kind, f.Caller(at)
 		}
-		if f.o.Func == nil && name == analyze.GRPCTransport {
+		if f.o.Func == nil && analyze.Elsewhere[name] {
 			return f.setAnchor(stack, anchor{})
 		}
 	}
