@@ -256,11 +256,12 @@ func TestRequestsWithTimeout(t *testing.T) {
 	waits = append(waits, throughMux[2:]...)
 	handles := append([]tachyon.Frame{analyzetest.Place("main.list", 5)}, append(throughMux[:2:2], analyzetest.Place("net/http.(*timeoutHandler).ServeHTTP.func1", 3820))...)
 	for n := range uint64(10) {
-		at := n * 20_000
+		at := 20_000 * (n + 1)
 		r.Every(1000, at+1000, at+10_000, 5, 0, waits...)
 		r.Every(1000, at+1000, at+10_000, 100+n, analyzetest.Running, handles...)
 		r.Every(1000, at+11_000, at+20_000, 5, 0, connIdle...)
 	}
+	r.Every(1000, 221_000, 500_000, 5, 0, connIdle...) // then all have ended
 	if out := analyzetest.Must(Find(r.Close(), Options{}))(t); out.Seen != 10 || len(out.Rows) != 2 || out.Rows[1].Handler != "main.list" {
 		t.Errorf("%d requests: %+v", out.Seen, out.Rows)
 	}
