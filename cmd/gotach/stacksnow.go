@@ -40,7 +40,7 @@ func (e *env) stacksOf(p *attach.Process, who string, when time.Time, grouped, a
 	if moved > 0 {
 		e.warn(fmt.Errorf("%s moved each time that they were read, and are left out", plural(int64(moved), "goroutine")))
 	}
-	at := instantOf(list, when)
+	at := &instant.Instant{Time: when, Goroutines: list}
 	title := fmt.Appendf(nil, "%s (%s): %s at %s\n", who, p.Name, plural(int64(len(list)), "goroutine"), at.Time.Format("2006-01-02 15:04:05.000"))
 	switch {
 	case asJSON:
@@ -49,20 +49,4 @@ func (e *env) stacksOf(p *attach.Process, who string, when time.Time, grouped, a
 		return e.print(append(title, instant.Grouped(at.Goroutines)...))
 	}
 	return e.print(append(title, instant.Text(at.Goroutines)...))
-}
-
-// instantOf returns goroutines as the commands print them.
-func instantOf(list []attach.Goroutine, now time.Time) *instant.Instant {
-	out := &instant.Instant{Time: now, Goroutines: make([]instant.Goroutine, 0, len(list))}
-	for _, g := range list {
-		x := instant.Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Waited: g.Waited, Labels: g.Labels, Frames: []instant.Frame{}}
-		if g.CreatedBy.Func != "" {
-			x.CreatedBy, x.CreatedAt = g.CreatedBy.Func, g.CreatedBy.File+":"+strconv.Itoa(int(g.CreatedBy.Line))
-		}
-		for _, f := range g.Frames {
-			x.Frames = append(x.Frames, instant.Frame(f))
-		}
-		out.Goroutines = append(out.Goroutines, x)
-	}
-	return out
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/mem"
@@ -188,18 +187,4 @@ func LayoutOf(version string) (*Layout, error) {
 		return l, nil
 	}
 	return nil, fmt.Errorf("the runtime of Go version %q is not known here", version)
-}
-
-// Release returns the key of a version in tables of layouts, such as go1.26. Patch releases,
-// release candidates and toolchains of vendors have the layout of their release: if one of them
-// has moved a field, the self-check finds that. Development versions have no layout, because
-// their runtime can be that of any commit between two releases: of them it returns "".
-func Release(version string) string {
-	v, _, _ := strings.Cut(version, " ")
-	v, suffix, _ := strings.Cut(v, "-")
-	major, rest, ok := strings.Cut(v, ".")
-	if !ok || strings.HasPrefix(suffix, "devel") {
-		return ""
-	}
-	return major + "." + rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 }

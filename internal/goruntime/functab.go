@@ -7,6 +7,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/mem"
@@ -235,4 +236,21 @@ func IsReturn(addr uint64) bool {
 	}
 	f := runtime.FuncForPC(uintptr(addr) - 1)
 	return f != nil && (afterCall(uintptr(addr)) || f.Name() == "runtime.goexit")
+}
+
+// Hidden reports whether runtime.Stack leaves a function out (runtime.showfuncinfo): the
+// runtime's functions except exported ones.
+func Hidden(name string) bool {
+	name, ok := strings.CutPrefix(name, "runtime.")
+	if !ok {
+		return false
+	}
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		receiver := strings.TrimSuffix(strings.TrimPrefix(name[:i], "(*"), ")")
+		if receiver == "" || receiver[0] < 'A' || receiver[0] > 'Z' {
+			return true
+		}
+		name = name[i+1:]
+	}
+	return name == "" || name[0] < 'A' || name[0] > 'Z'
 }

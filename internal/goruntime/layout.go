@@ -1,6 +1,9 @@
 package goruntime
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 //go:generate go run ./gen -o layout_gen.go go1.25.3 go1.26.8 go1.27.0
 
@@ -114,4 +117,18 @@ func Alive(status uint32) bool {
 		return true
 	}
 	return false
+}
+
+// Release returns the key of a version in tables of layouts, such as go1.26. Patch releases,
+// release candidates and toolchains of vendors have the layout of their release: if one of them
+// has moved a field, the self-check finds that. Development versions have no layout, because
+// their runtime can be that of any commit between two releases: of them it returns "".
+func Release(version string) string {
+	v, _, _ := strings.Cut(version, " ")
+	v, suffix, _ := strings.Cut(v, "-")
+	major, rest, ok := strings.Cut(v, ".")
+	if !ok || strings.HasPrefix(suffix, "devel") {
+		return ""
+	}
+	return major + "." + rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 }

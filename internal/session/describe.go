@@ -68,15 +68,20 @@ func (a *about) describe(part int, at time.Duration, stats *sampler.Stats) *tach
 		d.Error = err.Error()
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		d.Module, d.Version = info.Main.Path, info.Main.Version
-		for _, kv := range info.Settings {
-			if strings.HasPrefix(kv.Key, "vcs") {
-				if d.VCS == nil {
-					d.VCS = map[string]string{}
-				}
-				d.VCS[kv.Key] = kv.Value
-			}
-		}
+		Module(d, info)
 	}
 	return d
+}
+
+// Module adds what a program's build information says of its main module.
+func Module(d *tachyon.Session, info *debug.BuildInfo) {
+	d.Module, d.Version = info.Main.Path, info.Main.Version
+	for _, kv := range info.Settings {
+		if strings.HasPrefix(kv.Key, "vcs") {
+			if d.VCS == nil {
+				d.VCS = map[string]string{}
+			}
+			d.VCS[kv.Key] = kv.Value
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
@@ -92,7 +93,7 @@ func (a *account) settle(out source.Out, t time.Duration, end bool) {
 	if a.used == 0 {
 		return
 	}
-	a.rows.Add(source.Profiler, nil, time.Duration(a.tickCPU+a.passes-a.own))
+	a.rows.Add(rows.Profiler, nil, time.Duration(a.tickCPU+a.passes-a.own))
 	a.own = a.tickCPU + a.passes
 	if len(a.clocks) > 0 {
 		a.look(end)
@@ -121,17 +122,17 @@ func (a *account) look(end bool) {
 			t.c = true
 			used := t.read(cpu)
 			a.c += used
-			a.rows.Add(source.CThreads, nil, time.Duration(used))
+			a.rows.Add(rows.CThreads, nil, time.Duration(used))
 		case end && t.last != nil:
 			used := t.read(cpu)
 			a.ts.paid += used
-			a.rows.Add(source.Unknown, t.last.ids, time.Duration(used))
+			a.rows.Add(rows.Unknown, t.last.ids, time.Duration(used))
 		case !end:
 			waiting += since
 		}
 	}
 	if more := a.used - a.own - a.c - a.rest - a.ts.paid - waiting; more > 0 {
-		a.rows.Add(source.Scheduler, nil, time.Duration(more))
+		a.rows.Add(rows.Scheduler, nil, time.Duration(more))
 		a.rest += more
 	}
 }

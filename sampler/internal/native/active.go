@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
-	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -182,7 +182,7 @@ func (d *drain) mark(g *goroutine, s *stack, t time.Duration) {
 // scheduling handles a record of a thread that a tick has found in the scheduler.
 func (d *drain) scheduling(w []uint64) {
 	if t := d.threads.hit(w[1]); d.account != nil {
-		d.account.rows.Add(source.Scheduler, nil, time.Duration(d.threads.visit(t, w[2], false)))
+		d.account.rows.Add(rows.Scheduler, nil, time.Duration(d.threads.visit(t, w[2], false)))
 	}
 }
 
@@ -193,6 +193,6 @@ func (d *drain) thread(r record) {
 	s := d.stacks.find(r)
 	t.last = nil
 	if d.account != nil {
-		d.account.rows.Add(source.Scheduler, s.ids, time.Duration(cpu))
+		d.account.rows.Add(rows.Scheduler, s.ids, time.Duration(cpu))
 	}
 }

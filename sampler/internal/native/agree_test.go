@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -270,7 +271,7 @@ func TestAgreesWithStack(t *testing.T) {
 		}
 		var funcs, places []string
 		for _, f := range s.stack[1:] {
-			if !hidden(f.Func) {
+			if !goruntime.Hidden(f.Func) {
 				funcs = append(funcs, f.Func)
 				places = append(places, place(f.File, int(f.Line)))
 			}

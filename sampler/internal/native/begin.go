@@ -116,7 +116,7 @@ func (st *stacks) callee(wrapper uintptr) (pc uintptr, inlined *runtime.Frame) {
 		if f, entry, _ := st.table.Find(to); f == 0 || entry != to {
 			continue
 		}
-		if f := runtime.FuncForPC(to); f != nil && !hidden(f.Name()) {
+		if f := runtime.FuncForPC(to); f != nil && !goruntime.Hidden(f.Name()) {
 			return to, nil
 		}
 	}

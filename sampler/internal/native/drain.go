@@ -14,6 +14,7 @@ import (
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/objects"
+	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -266,7 +267,7 @@ func (d *drain) stack(r record) {
 	if g.skip {
 		if r[headTID] != 0 && r[headTID] != d.s.tid && r[headG] != d.s.drainG && d.account != nil {
 			t := d.threads.hit(r[headTID])
-			d.account.rows.Add(source.Profiler, nil, time.Duration(d.threads.visit(t, r[headClock], r.flags()&flagCPUTimer != 0)))
+			d.account.rows.Add(rows.Profiler, nil, time.Duration(d.threads.visit(t, r[headClock], r.flags()&flagCPUTimer != 0)))
 		}
 		return
 	}

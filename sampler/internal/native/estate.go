@@ -5,7 +5,7 @@ package native
 import (
 	"time"
 
-	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/internal/rows"
 )
 
 // A goroutine that lives for less time than a visit stands for is still owed CPU time when it ends. A later
@@ -60,7 +60,7 @@ func (d *drain) unknown(debt debt) {
 	if debt.stack != nil {
 		ids = debt.stack.ids
 	}
-	d.account.rows.Add(source.Unknown, ids, debt.cpu)
+	d.account.rows.Add(rows.Unknown, ids, debt.cpu)
 }
 
 // settleEstates gives the row of unknown goroutines what no goroutine has inherited, and at the end of the session all

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -52,7 +53,7 @@ func (s *shares) add(stack []string, weight float64) {
 func (s *shares) apart(other *shares, least float64) (points float64) {
 	compare := func(a, b map[string]float64) {
 		for name := range b {
-			if g, w := a[name]/s.all, b[name]/other.all; max(g, w) >= least && !hidden(name) && name != "[scheduler]" {
+			if g, w := a[name]/s.all, b[name]/other.all; max(g, w) >= least && !goruntime.Hidden(name) && name != "[scheduler]" {
 				points = max(points, 100*math.Abs(g-w))
 			}
 		}

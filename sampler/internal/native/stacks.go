@@ -106,7 +106,7 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 	}
 	for _, f := range st.frames(uintptr(pc)) {
 		fr := frame{
-			hidden:  hidden(f.Function),
+			hidden:  goruntime.Hidden(f.Function),
 			wrapper: isWrapper(f.Function, f.File),
 			panics:  f.Function == "runtime.gopanic" || f.Function == "runtime.sigpanic" || f.Function == "runtime.panicwrap",
 			user:    !strings.HasPrefix(f.Function, "runtime."),
@@ -139,23 +139,6 @@ func (st *stacks) frames(pc uintptr) (out []runtime.Frame) {
 		out = append(out, f)
 	}
 	return out
-}
-
-// hidden reports whether runtime.Stack leaves a function out (runtime.showfuncinfo): the
-// runtime's functions except exported ones.
-func hidden(name string) bool {
-	name, ok := strings.CutPrefix(name, "runtime.")
-	if !ok {
-		return false
-	}
-	if i := strings.LastIndexByte(name, '.'); i >= 0 {
-		receiver := strings.TrimSuffix(strings.TrimPrefix(name[:i], "(*"), ")")
-		if receiver == "" || receiver[0] < 'A' || receiver[0] > 'Z' {
-			return true
-		}
-		name = name[i+1:]
-	}
-	return name == "" || name[0] < 'A' || name[0] > 'Z'
 }
 
 // isWrapper reports whether the compiler generated the function only to call another one

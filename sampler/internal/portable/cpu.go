@@ -3,6 +3,7 @@ package portable
 import (
 	"time"
 
+	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
@@ -37,7 +38,7 @@ func (c *cpu) look(own time.Duration) {
 	since := max(0, now-c.used)
 	own = min(own, since)
 	c.used = max(c.used, now)
-	c.rows.Add(source.Profiler, nil, own)
+	c.rows.Add(rows.Profiler, nil, own)
 	c.pool += since - own
 }
 
@@ -62,7 +63,7 @@ func (c *cpu) settle(out source.Out, at, passed time.Duration, end bool) {
 		c.keep = 0
 	}
 	if c.pool > c.keep {
-		c.rows.Add(source.Scheduler, nil, c.pool-c.keep)
+		c.rows.Add(rows.Scheduler, nil, c.pool-c.keep)
 		c.pool = c.keep
 	}
 	c.rows.Write(out, at, end)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze/instant"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"golang.org/x/sys/unix"
@@ -86,7 +87,7 @@ func startAs(t *testing.T, attr *syscall.SysProcAttr, program string, args ...st
 }
 
 // stack returns what the program itself says.
-func (x *target) stack(t *testing.T) map[uint64]Goroutine {
+func (x *target) stack(t *testing.T) map[uint64]instant.Goroutine {
 	testenv.Must(fmt.Fprintln(x.in))
 	return parseStack(t, testenv.Must(x.out.ReadString('\f')))
 }
@@ -99,9 +100,9 @@ var (
 )
 
 // parseStack parses what runtime.Stack prints.
-func parseStack(t *testing.T, text string) map[uint64]Goroutine {
-	out := map[uint64]Goroutine{}
-	var g *Goroutine
+func parseStack(t *testing.T, text string) map[uint64]instant.Goroutine {
+	out := map[uint64]instant.Goroutine{}
+	var g *instant.Goroutine
 	flush := func() {
 		if g != nil {
 			out[g.ID] = *g
@@ -114,25 +115,27 @@ func parseStack(t *testing.T, text string) map[uint64]Goroutine {
 		if m := headLine.FindStringSubmatch(line); m != nil {
 			flush()
 			state, _, _ := strings.Cut(m[2], " labels:")
-			g = &Goroutine{State: state}
+			g = &instant.Goroutine{State: state}
 			testenv.Must(fmt.Sscan(m[1], &g.ID))
 			continue
 		}
 		if g == nil || line == "" || line == "\f" {
 			continue
 		}
-		if m := place1.FindStringSubmatch(line); m != nil && f != nil {
+		if m := place1.FindStringSubmatch(line); m != nil && g.CreatedBy != "" {
+			g.CreatedAt = m[1] + ":" + m[2]
+			continue
+		} else if m != nil && f != nil {
 			f.File = m[1]
 			testenv.Must(fmt.Sscan(m[2], &f.Line))
 			f = nil
 			continue
 		}
 		if m := created.FindStringSubmatch(line); m != nil {
-			g.CreatedBy.Func = m[1]
+			g.CreatedBy = m[1]
 			if m[2] != "" {
 				testenv.Must(fmt.Sscan(m[2], &g.Parent))
 			}
-			f = &g.CreatedBy
 			continue
 		}
 		g.Frames = append(g.Frames, Frame{Func: arguments.ReplaceAllString(line, "")})
@@ -158,7 +161,7 @@ func shownFrames(frames []Frame) (out []Frame) {
 }
 
 // moves reports whether a goroutine is one that does not stay where it is.
-func moves(g Goroutine) bool {
+func moves(g instant.Goroutine) bool {
 	return slices.ContainsFunc(g.Frames, func(f Frame) bool { return f.Func == "main.move" })
 }
 
@@ -172,9 +175,12 @@ func compare(t *testing.T, x *target) {
 		t.Fatal(err)
 	}
 	compareTo(t, list, before, x.stack(t))
+	if p.procs() == 0 {
+		t.Error("GOMAXPROCS is not known")
+	}
 }
 
-func compareTo(t *testing.T, list []Goroutine, before, after map[uint64]Goroutine) {
+func compareTo(t *testing.T, list []instant.Goroutine, before, after map[uint64]instant.Goroutine) {
 	t.Helper()
 	same := 0
 	for _, g := range list {
@@ -182,7 +188,7 @@ func compareTo(t *testing.T, list []Goroutine, before, after map[uint64]Goroutin
 		if again := after[g.ID]; !ok || g.ID == 1 || moves(want) || want.State == "running" || want.State == "runnable" || !reflect.DeepEqual(want, again) {
 			continue
 		}
-		got := Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Frames: shownFrames(g.Frames), CreatedBy: g.CreatedBy}
+		got := instant.Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Frames: shownFrames(g.Frames), CreatedBy: g.CreatedBy, CreatedAt: g.CreatedAt}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
@@ -233,7 +239,7 @@ func TestCore(t *testing.T) {
 				}
 				compareInstant(t, p, list)
 				compareTo(t, list, said, said)
-				if i := slices.IndexFunc(list, func(g Goroutine) bool {
+				if i := slices.IndexFunc(list, func(g instant.Goroutine) bool {
 					return slices.ContainsFunc(g.Frames, func(f Frame) bool { return f.Func == "main.burn" })
 				}); i < 0 || moved > 0 {
 					t.Errorf("no goroutine in burn, %d moved", moved)
@@ -250,7 +256,7 @@ func TestCore(t *testing.T) {
 }
 
 // compareInstant compares the profile of a core with its goroutines.
-func compareInstant(t *testing.T, p *Process, list []Goroutine) {
+func compareInstant(t *testing.T, p *Process, list []instant.Goroutine) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	testenv.OK(t, p.Instant(path, time.UnixMicro(1)))
 	f := testenv.Must(reader.Open(path))

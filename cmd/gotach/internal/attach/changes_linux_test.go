@@ -153,6 +153,20 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// A goroutine that the collector holds may be moved meanwhile. In a core nothing moves.
+func TestScanned(t *testing.T) {
+	for moved, threads := range []map[uint64]regs{{}, nil} {
+		s := newScripted()
+		s.threads = threads
+		s.part(theG + uint64(s.program.layout.GStatus))[1] = goruntime.GScan >> 8
+		list, n, err := s.Goroutines()
+		testenv.OK(t, err)
+		if n != moved || len(list) != 1-moved || moved == 0 && len(list[0].Frames) != 2 {
+			t.Errorf("in a core: %v; %d moved: %+v", threads != nil, n, list)
+		}
+	}
+}
+
 // Labels count only if the goroutine still has them after they were read: others may lie at their place by then.
 func TestTornLabels(t *testing.T) {
 	s := newScripted()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/files"
+	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,25 +89,14 @@ func (p *Process) Instant(path string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err = r.tick(true); err == nil {
-		r.renumbered()
-		err = r.flush()
-	}
-	return r.close(err)
-}
-
-// renumbered gives the samples the numbers of objects that others were found to wait for later.
-func (r *recorder) renumbered() {
-	byID := map[uint64]*known{}
-	for _, k := range r.list {
-		byID[k.id] = k
-	}
-	for i := range r.batch {
-		if k := byID[r.batch[i].Thread]; k != nil && k.object != nil {
-			r.batch[i].Stack = k.stack
-			r.named.Use(k.object)
+	for range 2 { // the first time, some get numbers of objects that others are found to wait for later
+		r.batch, r.Counts = r.batch[:0], tachyon.Counts{}
+		if err = r.tick(true); err != nil {
+			break
 		}
+		r.now += tick
 	}
+	return r.close(cmp.Or(err, r.flush()))
 }
 
 // add adds the parts of a file. They do not overlap in it: otherwise a small file could say that it has any amount of memory.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -37,14 +38,14 @@ func (r *recorder) interrupts(end bool) {
 	}
 	if end {
 		r.cpu = max(r.cpu, r.cpuOf())
-		r.row(unknown, nil, r.cpu-r.processCPU-r.given)
+		r.row(rows.Unknown, nil, r.cpu-r.processCPU-r.given)
 	}
 }
 
 // A hit is CPU time of a thread, of a goroutine or, if k is nil, of a row.
 type hit struct {
 	k   *known
-	row int
+	row rows.Kind
 	debt
 }
 
@@ -84,7 +85,7 @@ func (r *recorder) give(h hit) {
 // interrupted notes what a thread was interrupted in.
 func (r *recorder) interrupted(t *thread, x *interrupt) {
 	c := r.program.funcs.interrupted(x)
-	h := hit{r.owner(t, x, c), scheduler, debt{nil, tachyon.HasGIL, x.cpu}}
+	h := hit{r.owner(t, x, c), rows.Scheduler, debt{nil, tachyon.HasGIL, x.cpu}}
 	if len(c.pcs) > 0 {
 		r.key = append(r.key[:0], "on"...)
 		for _, pc := range c.pcs {
@@ -97,9 +98,9 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 	}
 	switch k := h.k; {
 	case k == nil && c.root == "runtime.goexit":
-		h.row = unknown
+		h.row = rows.Unknown
 	case k == nil && len(c.pcs) == 0 && t.m == 0:
-		h.row = cThreads
+		h.row = rows.CThreads
 	case k == nil:
 	case h.stack == nil: // in C
 		if h.stack, h.status = k.call, tachyon.Unknown; k.call == nil {
@@ -164,7 +165,7 @@ func (r *recorder) owe(k *known, d debt) {
 	case last >= 0 && k.debts[last].status == d.status && slices.Equal(k.debts[last].stack, d.stack):
 		k.debts[last].cpu += d.cpu
 	case last+1 == maxDebts:
-		r.row(unknown, d.stack, d.cpu)
+		r.row(rows.Unknown, d.stack, d.cpu)
 		return
 	default:
 		k.debts = append(k.debts, d)
@@ -192,7 +193,7 @@ func (r *recorder) repay(k *known) {
 func (r *recorder) forgive(k *known) {
 	for _, d := range k.debts {
 		r.given -= d.cpu
-		r.row(unknown, d.stack, d.cpu)
+		r.row(rows.Unknown, d.stack, d.cpu)
 	}
 	k.debts = nil
 }
@@ -218,74 +219,20 @@ func (r *recorder) systemRan(k *known, h *head) {
 	r.repay(k)
 }
 
-// The kinds of pseudo threads, which have CPU time that no goroutine used.
-const (
-	scheduler = iota
-	cThreads
-	unknown
-	kinds
-)
-
-var kindNames = [kinds]string{tachyon.FuncScheduler, tachyon.FuncC, tachyon.FuncUnknown}
-
-// A row is one kind. There are as many pseudo threads of it as it used cores.
-type row struct {
-	owed []debt
-	sum  time.Duration
-	last []time.Duration // the time of the last sample of each thread
+// row gives CPU time to a kind of row.
+func (r *recorder) row(kind rows.Kind, stack []uint32, cpu time.Duration) {
+	if cpu > 0 {
+		r.given += cpu
+		r.rows.Add(kind, stack, cpu)
+	}
 }
 
-// rowWorth is how much CPU time a row has before it is written.
-const rowWorth = 10 * time.Millisecond
+// Frame is for rows.
+func (r *recorder) Frame(f tachyon.Frame) uint32 { return r.w.Intern(f) }
 
-// row adds CPU time to a kind.
-func (r *recorder) row(kind int, stack []uint32, cpu time.Duration) {
-	if cpu <= 0 {
-		return
-	}
-	k := &r.rows[kind]
-	k.sum += cpu
-	r.given += cpu
-	for i := range k.owed {
-		if slices.Equal(k.owed[i].stack, stack) {
-			k.owed[i].cpu += cpu
-			return
-		}
-	}
-	k.owed = append(k.owed, debt{stack: stack, cpu: cpu})
-}
-
-// writeRows adds samples of the rows that are worth it, at the end of a file of all.
-func (r *recorder) writeRows() {
-	for kind := range r.rows {
-		k := &r.rows[kind]
-		if k.sum < time.Microsecond || !r.all && k.sum < rowWorth {
-			continue
-		}
-		name := r.w.Intern(tachyon.Frame{Func: kindNames[kind]})
-		for i := 0; i < 1024 && k.sum > 0; i++ {
-			if i == len(k.last) {
-				k.last = append(k.last, 0)
-			}
-			from := max(r.now-k.sum, k.last[i], r.part)
-			if from >= r.now {
-				continue
-			}
-			id := tachyon.FirstPseudo + uint64(kind)<<16 + uint64(i)
-			r.sample(id, tachyon.Process, 0, from, []uint32{name})
-			for len(k.owed) > 0 && from < r.now {
-				d := &k.owed[0]
-				on := min(d.cpu, r.now-from)
-				from += on
-				k.sum -= on
-				r.sample(id, tachyon.Process, tachyon.OnCPU, from, append(slices.Clip(d.stack), name))
-				if d.cpu -= on; d.cpu == 0 {
-					k.owed = slices.Delete(k.owed, 0, 1)
-				}
-			}
-			k.last[i] = from
-		}
-	}
+// Row is for rows.
+func (r *recorder) Row(thread uint64, status tachyon.Status, at time.Duration, stack []uint32) {
+	r.sample(thread, tachyon.Process, status, at, stack)
 }
 
 // sample adds a sample of a thread, whose previous one was before.

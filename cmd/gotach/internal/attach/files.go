@@ -55,6 +55,7 @@ func (r *recorder) next() error {
 		s := r.session(r.number, r.part)
 		r.number++
 		r.named.Forget()
+		r.rows.Begin(r.now)
 		r.part, r.earlier, r.most, r.progressed = r.now, r.Counts, r.alive, r.now
 		for _, k := range r.list {
 			k.told, k.last = false, max(k.last, r.now)

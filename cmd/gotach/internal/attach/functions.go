@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/gotach/profiler/internal/analyze/instant"
 	"github.com/gotach/profiler/internal/goruntime"
 )
 
@@ -25,10 +26,7 @@ type functions struct {
 }
 
 // A Frame is a call.
-type Frame struct {
-	Func, File string
-	Line       int32
-}
+type Frame = instant.Frame
 
 // A place is an address in code.
 type place struct {
@@ -173,7 +171,7 @@ func (t *functions) find(pc uint64) *place {
 }
 
 func (p *place) add(name, file string, line int32, wraps bool) {
-	p.frames, p.wraps = append(p.frames, Frame{name, file, line}), append(p.wraps, wraps)
+	p.frames, p.wraps = append(p.frames, Frame{Func: name, File: file, Line: line}), append(p.wraps, wraps)
 }
 
 // shown returns a name as the runtime shows it: without type arguments.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze/instant"
 	"github.com/gotach/profiler/internal/goruntime"
 	"golang.org/x/sys/unix"
 )
@@ -71,6 +72,9 @@ func (p *Process) motion(g uint64) (m motion) {
 
 // plain returns the status without GScan.
 func (h *head) plain() uint32 { return h.status &^ goruntime.GScan }
+
+// scanned reports whether the collector holds a goroutine, and perhaps moves its stack. In a core nothing moves.
+func (p *Process) scanned(h *head) bool { return p.threads == nil && h.status&goruntime.GScan != 0 }
 
 // running reports whether the stack is in use by a thread, so that it cannot be read.
 func (h *head) running() bool {
@@ -253,7 +257,7 @@ func (p *Process) walks(list []walk) error {
 				again := parse(take(size), l)
 				same := again.motion == w.head.motion && again.lo == w.head.lo && again.hi == w.head.hi
 				w.head = again
-				if same && before.sp == again.sp && before.lo == again.lo && before.hi == again.hi && !again.running() && again.status&goruntime.GScan == 0 {
+				if same && before.sp == again.sp && before.lo == again.lo && before.hi == again.hi && !again.running() && !p.scanned(&again) {
 					pcs, end := p.program.funcs.unwind(make([]uint64, 0, 16), &w.head, stack)
 					switch {
 					case end == whole:
@@ -279,7 +283,7 @@ func (p *Process) walks(list []walk) error {
 					w.pcs = p.stopped(r.gs[w.index], w.head)
 					calls += len(w.pcs)
 				}
-			case tries[i] < maxTries && w.head.status&goruntime.GScan == 0:
+			case tries[i] < maxTries && !p.scanned(&w.head):
 				aim(i)
 				more = append(more, i)
 			}
@@ -289,19 +293,9 @@ func (p *Process) walks(list []walk) error {
 	return nil
 }
 
-// A Goroutine is what a goroutine does now.
-type Goroutine struct {
-	ID, Parent uint64 // Parent 0: not known
-	State      string // as the runtime prints it
-	Waited     time.Duration
-	Labels     map[string]string
-	Frames     []Frame // innermost first; none: it runs
-	CreatedBy  Frame   // its go statement; of the main goroutine it has no Func
-}
-
 // Goroutines returns what all goroutines do now, without those of the runtime, ascending by id. It also returns the number of those that
 // moved each time that they were read.
-func (p *Process) Goroutines() (out []Goroutine, moved int, err error) {
+func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 	if _, err := p.refresh(); err != nil {
 		return nil, 0, err
 	}
@@ -347,19 +341,19 @@ func (p *Process) Goroutines() (out []Goroutine, moved int, err error) {
 			break
 		}
 	}
-	slices.SortFunc(out, func(a, b Goroutine) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b instant.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
 	return out, len(left), nil
 }
 
 // describe returns what is known of a goroutine at a time on the runtime's clock.
-func (p *Process) describe(w *walk, now time.Duration) Goroutine {
+func (p *Process) describe(w *walk, now time.Duration) instant.Goroutine {
 	h := &w.head
-	g := Goroutine{ID: h.id, Parent: h.parent, State: p.state(h), Frames: p.program.funcs.frames(w.pcs), Labels: p.labels(p.roster.gs[w.index], h.labels)}
+	g := instant.Goroutine{ID: h.id, Parent: h.parent, State: p.state(h), Frames: p.program.funcs.frames(w.pcs), Labels: p.labels(p.roster.gs[w.index], h.labels)}
 	if h.since != 0 && h.plain() == goruntime.GWaiting {
 		g.Waited = max(0, now-time.Duration(h.since))
 	}
-	if h.id != 1 {
-		g.CreatedBy = p.creator(h.gopc)
+	if by := p.creator(h.gopc); h.id != 1 && by.Func != "" {
+		g.CreatedBy, g.CreatedAt = by.Func, placeOf(by)
 	}
 	return g
 }
@@ -370,7 +364,7 @@ func (p *Process) creator(pc uint64) Frame {
 	if !at.ok || len(at.frames) == 0 {
 		return Frame{}
 	}
-	return Frame{at.name, at.frames[0].File, at.frames[0].Line}
+	return Frame{Func: at.name, File: at.frames[0].File, Line: at.frames[0].Line}
 }
 
 // system reports whether a goroutine is one of the runtime's, which runtime.Stack leaves out.

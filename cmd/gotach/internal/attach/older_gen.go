@@ -31,6 +31,7 @@ func init() {
 		l.PollWG = [...]uintptr{40, 40, 40, 40, 32, 32}[i]
 		l.MProcID = [...]uintptr{72, 72, 72, 72, 72, 72}[i]
 		l.MCurG = [...]uintptr{192, 192, 192, 192, 192, 192}[i]
+		l.PM = [...]uintptr{48, 48, 56, 56, 56, 56}[i]
 		l.ModGoFunc = [...]uintptr{320, 320, 320, 320, 320, 304}[i]
 		l.ModNext = [...]uintptr{576, 576, 584, 584, 560, 544}[i]
 		l.FuncNFuncData = [...]uintptr{43, 43, 43, 43, 43, 39}[i]

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze/instant"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -15,22 +16,6 @@ import (
 type Process struct {
 	PID  int
 	Name string
-}
-
-// A Frame is a call.
-type Frame struct {
-	Func, File string
-	Line       int32
-}
-
-// A Goroutine is what a goroutine does now.
-type Goroutine struct {
-	ID, Parent uint64
-	State      string
-	Waited     time.Duration
-	Labels     map[string]string
-	Frames     []Frame
-	CreatedBy  Frame
 }
 
 // Open returns an error.
@@ -48,7 +33,7 @@ func (*Process) Instant(string, time.Time) error { return nil }
 func Await(context.Context, int) (*Process, error) { return Open(0) }
 
 // Goroutines is never called.
-func (*Process) Goroutines() ([]Goroutine, int, error) { return nil, 0, nil }
+func (*Process) Goroutines() ([]instant.Goroutine, int, error) { return nil, 0, nil }
 
 // Options say how to record.
 type Options struct {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze/instant"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
@@ -132,7 +133,7 @@ func TestPeerDebian(t *testing.T) {
 					same := 0
 					for _, g := range list {
 						want, ok := before[g.ID]
-						got := Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Frames: shownFrames(g.Frames), CreatedBy: g.CreatedBy}
+						got := instant.Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Frames: shownFrames(g.Frames), CreatedBy: g.CreatedBy, CreatedAt: g.CreatedAt}
 						if ok && reflect.DeepEqual(got, want) {
 							same++
 						} else if again := own(t, address); ok && want.State != "running" && reflect.DeepEqual(again[g.ID], want) && g.State != "running" && g.State != "runnable" {
@@ -153,7 +154,7 @@ func TestPeerDebian(t *testing.T) {
 }
 
 // own returns what a server says of itself, nothing if it does not answer yet.
-func own(t *testing.T, address string) map[uint64]Goroutine {
+func own(t *testing.T, address string) map[uint64]instant.Goroutine {
 	r, err := http.Get(address)
 	if err != nil {
 		return nil

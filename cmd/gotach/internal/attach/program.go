@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"cmp"
 	"debug/buildinfo"
 	"debug/elf"
 	"errors"
@@ -23,9 +24,10 @@ type program struct {
 	bias   uint64 // the address of link-time address 0
 	image  goruntime.Image
 	funcs  functions
-	allgs  uint64 // address of the runtime's list of goroutines, a slice
-	path   string // of the executable, as the kernel says it
-	build  string // the linker's build ID, or ""
+	allgs  uint64   // address of the runtime's list of goroutines, a slice
+	allps  []uint64 // addresses of what may be its list of Ps
+	path   string   // of the executable, as the kernel says it
+	build  string   // the linker's build ID, or ""
 }
 
 // errNotGo says that a process runs something else.
@@ -51,9 +53,11 @@ func (m *memory) load(file *os.File, name string, entry uint64) (*program, error
 		return nil, err
 	}
 	p.image.Bias = uintptr(p.bias)
+	var data []span
 	for _, s := range f.Progs {
-		if lo := uintptr(s.Vaddr + p.bias); s.Type == elf.PT_LOAD && s.Flags&elf.PF_W != 0 {
-			p.image.Writable = append(p.image.Writable, goruntime.Span{Lo: lo, Hi: lo + uintptr(s.Memsz)})
+		if lo := s.Vaddr + p.bias; s.Type == elf.PT_LOAD && s.Flags&elf.PF_W != 0 {
+			p.image.Writable = append(p.image.Writable, goruntime.Span{Lo: uintptr(lo), Hi: uintptr(lo + s.Memsz)})
+			data = append(data, span{lo, lo + min(s.Filesz, maxVariables)})
 		}
 	}
 	table := f.Section(".gopclntab")
@@ -72,11 +76,11 @@ func (m *memory) load(file *os.File, name string, entry uint64) (*program, error
 		}
 	}
 	p.funcs.mem, p.funcs.layout, p.funcs.minor = m, p.layout, p.minor
-	variables, err := m.findModule(p, f, table.Addr+p.bias)
+	variables, err := m.findModule(p, data, table.Addr+p.bias)
 	if err != nil {
 		return nil, err
 	}
-	if p.allgs, err = m.findAllgs(p.layout, variables); err != nil {
+	if err = m.findLists(p, variables); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -107,60 +111,66 @@ type span struct{ lo, hi uint64 }
 // Bounds of what is read of a program's file: of its variables, its table of functions and its build ID, in bytes.
 const maxVariables, maxTable, maxBuildID = 256 << 20, 512 << 20, 4096
 
-// findModule finds runtime.firstmoduledata, which begins with the address of the table of functions. It returns the program's
-// variables that can hold pointers.
-func (m *memory) findModule(p *program, f *elf.File, table uint64) ([]span, error) {
+// maxProcs is the most Ps that a program is taken to have.
+const maxProcs = 1 << 12
+
+// findModule finds runtime.firstmoduledata in the part of the program's variables that its file has. It begins with the address of the table of
+// functions. findModule returns the variables that can hold pointers.
+func (m *memory) findModule(p *program, data []span, table uint64) (variables []span, err error) {
 	l := p.layout
-	size := int(l.ModNext + 8)
-	for _, segment := range f.Progs {
-		if segment.Type != elf.PT_LOAD || segment.Flags&elf.PF_W == 0 || segment.Filesz == 0 {
-			continue
+	errAt := m.search(data, int(l.ModNext+8), func(_ uint64, b []byte) bool {
+		at := func(off uintptr) uint64 { return le.Uint64(b[off:]) }
+		text, etext := at(l.ModText), at(l.ModEText)
+		if at(0) != table || text == 0 || text >= etext || etext-text > 1<<32 || at(l.ModData) > at(l.ModEData) || at(l.ModBSS) > at(l.ModEBSS) {
+			return false
 		}
-		if segment.Filesz > maxVariables {
-			return nil, fmt.Errorf("it has %d bytes of variables", segment.Filesz)
-		}
-		b := make([]byte, segment.Filesz)
-		if err := m.read(segment.Vaddr+p.bias, b); err != nil {
-			return nil, err
-		}
-		for o := 0; o+size <= len(b); o += 8 {
-			if le.Uint64(b[o:]) != table {
-				continue
-			}
-			at := func(off uintptr) uint64 { return le.Uint64(b[o+int(off):]) }
-			text, etext := at(l.ModText), at(l.ModEText)
-			if text == 0 || text >= etext || etext-text > 1<<32 || at(l.ModData) > at(l.ModEData) || at(l.ModBSS) > at(l.ModEBSS) {
-				continue
-			}
-			p.funcs.text, p.funcs.etext, p.funcs.gofunc = text, etext, at(l.ModGoFunc)
-			if err := p.funcs.init(); err != nil {
-				return nil, err
-			}
-			return []span{{at(l.ModBSS), at(l.ModEBSS)}, {at(l.ModData), at(l.ModEData)}}, nil
-		}
+		p.funcs.text, p.funcs.etext, p.funcs.gofunc = text, etext, at(l.ModGoFunc)
+		variables = []span{{at(l.ModBSS), at(l.ModEBSS)}, {at(l.ModData), at(l.ModEData)}}
+		err = p.funcs.init()
+		return true
+	})
+	if err = cmp.Or(errAt, err); err == nil && variables == nil {
+		err = errEarly
 	}
-	return nil, errEarly
+	return variables, err
 }
 
-// findAllgs finds runtime.allgs: the slice whose first element is goroutine 1, which the runtime makes first. While the collector
-// marks there is a second slice of the same array (work.stackRoots), whose capacity is only its length. So of all slices that
-// are found, allgs is the one that has the largest capacity when they are looked at again. pid 0: the memory does not change.
-func (m *memory) findAllgs(l *goruntime.Layout, variables []span) (uint64, error) {
-	var found []uint64
-	for _, v := range variables {
-		const step = 1 << 20
-		part := make([]byte, step+16)
+// search passes on the words of parts of memory, each with size bytes from there on, until each returns true.
+func (m *memory) search(parts []span, size int, each func(at uint64, b []byte) bool) error {
+	const step = 1 << 20
+	part := make([]byte, step+size)
+	for _, v := range parts {
 		for at := v.lo &^ 7; at < v.hi; at += step {
-			b := part[:min(step+16, v.hi-at)]
+			b := part[:min(uint64(len(part)), v.hi-at)]
 			if err := m.read(at, b); err != nil {
-				return 0, err
+				return err
 			}
-			for o := 0; o+24 <= len(b) && o < step; o += 8 {
-				if m.areGoroutines(b[o:], l) {
-					found = append(found, at+uint64(o))
+			for o := 0; o+size <= len(b) && o < step; o += 8 {
+				if each(at+uint64(o), b[o:]) {
+					return nil
 				}
 			}
 		}
+	}
+	return nil
+}
+
+// findLists finds runtime.allgs and what may be runtime.allp. runtime.allgs is the slice whose first element is goroutine 1, which the runtime makes first. While the collector
+// marks there is a second slice of the same array (work.stackRoots), whose capacity is only its length. So of all slices that
+// are found, allgs is the one that has the largest capacity when they are looked at again. pid 0: the memory does not change.
+func (m *memory) findLists(p *program, variables []span) error {
+	l := p.layout
+	var found []uint64
+	if err := m.search(variables, 24, func(at uint64, b []byte) bool {
+		switch {
+		case m.areGoroutines(b, l):
+			found = append(found, at)
+		case m.areProcs(b, l):
+			p.allps = append(p.allps, at)
+		}
+		return false
+	}); err != nil {
+		return err
 	}
 	for range 100 {
 		if len(found) == 0 {
@@ -171,7 +181,7 @@ func (m *memory) findAllgs(l *goruntime.Layout, variables []span) (uint64, error
 		for _, at := range found {
 			b, err := m.bytes(at, 24)
 			if err != nil {
-				return 0, err
+				return err
 			}
 			switch c := le.Uint64(b[16:]); {
 			case !m.areGoroutines(b, l):
@@ -182,11 +192,12 @@ func (m *memory) findAllgs(l *goruntime.Layout, variables []span) (uint64, error
 			}
 		}
 		if still := m.pid == 0; best != 0 && (!same || still) { // in a core both have the same goroutines
-			return best, nil
+			p.allgs = best
+			return nil
 		}
 		time.Sleep(time.Millisecond) // until the collector is done
 	}
-	return 0, errEarly
+	return errEarly
 }
 
 // areGoroutines reports whether three words are a slice of goroutines, the first of which has the number 1. It looks at some.
@@ -220,4 +231,46 @@ func (m *memory) areGoroutines(slice []byte, l *goruntime.Layout) bool {
 	}
 	last, err := m.word(array + (n-1)*8)
 	return err == nil && last > 4096 && m.read(last, head) == nil
+}
+
+// areProcs reports whether three words are a slice of Ps, which have numbers from 0 on. The last element is that of the highest. What it looks at never
+// changes, or only to what it accepts.
+func (m *memory) areProcs(slice []byte, l *goruntime.Layout) bool {
+	array, n, c := le.Uint64(slice), le.Uint64(slice[8:]), le.Uint64(slice[16:])
+	if array < 4096 || array&7 != 0 || array>>56 != 0 || n < 1 || n > c || c > maxProcs {
+		return false
+	}
+	for i := range n {
+		at, _ := m.word(array + i*8) // nothing is at 0
+		p, err := m.bytes(at, uint64(l.PM)+16)
+		if err != nil || le.Uint32(p[l.PID:]) != uint32(i) || le.Uint32(p[l.PStatus:]) > goruntime.PGCStop || le.Uint64(p[l.PM+8:]) < 4096 {
+			return false // the last one is mcache
+		}
+		if of := le.Uint64(p[l.PM:]); of != 0 {
+			g0, _ := m.word(of + uint64(l.MG0))
+			if back, err := m.word(g0 + uint64(l.GM)); err != nil || back != of {
+				return false
+			}
+		}
+		if i == 0 && le.Uint32(p[l.PSyscallTick-4:]) == 0 {
+			return false // the program has begun on this one, but it has never run anything
+		}
+	}
+	return true
+}
+
+// procs returns GOMAXPROCS, 0 if it is not known.
+func (p *Process) procs() (n int) {
+	for _, at := range p.program.allps {
+		b, err := p.bytes(at, 24)
+		if err != nil || !p.areProcs(b, p.program.layout) {
+			continue
+		}
+		if k := int(le.Uint64(b[8:])); n != 0 && n != k {
+			return 0
+		} else {
+			n = k
+		}
+	}
+	return n
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
@@ -47,7 +48,7 @@ type recorder struct {
 	w      *rotate.Writer
 	start  time.Time
 	began  time.Duration // on the monotonic clock
-	procs  int           // GOMAXPROCS of the program
+	procs  int           // GOMAXPROCS of the program when it was looked at last
 	cpus   float64       // that it may use
 	base   uint64        // wall clock at the begin, µs
 	part   time.Duration // when this file begins, since the begin
@@ -86,7 +87,7 @@ type recorder struct {
 	cpu, owed  time.Duration // of the process at this tick; what it used and no sample stands for, if perf is nil
 	perf       *perf         // nil: the kernel does not allow it
 	given      time.Duration // CPU time that goroutines and rows have been given
-	rows       [kinds]row
+	rows       rows.Rows
 	hits       []hit // of one thread
 	progressed time.Duration
 }
@@ -126,7 +127,7 @@ type known struct {
 func (p *Process) Record(ctx context.Context, path string, o Options) (*Recording, error) {
 	r := &recorder{Process: p, o: o, start: time.Now(), began: monotonic(), byG: map[uint64]*known{}}
 	r.base = uint64(r.start.UnixMicro())
-	r.procs, r.cpus = maxProcs(p.PID), sampler.CPUs(p.PID)
+	r.cpus = sampler.CPUs(p.PID)
 	r.processCPU = r.cpuOf()
 	r.cpu = r.processCPU
 	var err error
@@ -230,7 +231,7 @@ func (r *recorder) tick(end bool) error {
 			r.forgive(k)
 		}
 	}
-	r.writeRows()
+	r.rows.Write(r, r.now, r.all)
 	return nil
 }
 
@@ -290,7 +291,7 @@ func (r *recorder) look(i int, b []byte) {
 		r.rested(i)
 		return
 	}
-	scanned := h.status&goruntime.GScan != 0
+	scanned := r.scanned(&h)
 	h.status = h.plain()
 	begins := !k.live
 	if begins {
@@ -299,8 +300,8 @@ func (r *recorder) look(i int, b []byte) {
 	if h.labels != k.labels {
 		r.relabel(r.roster.gs[i], k, &h)
 	}
-	if scanned && r.threads == nil {
-		k.since = r.now // the collector holds it, and perhaps moves its stack
+	if scanned {
+		k.since = r.now
 	} else {
 		r.walks = append(r.walks, walk{index: i, head: h})
 	}
@@ -426,7 +427,7 @@ func (r *recorder) tell(k *known, at time.Duration) {
 	k.told = true
 	g := tachyon.Goroutine{ID: k.id, Parent: k.parent, First: r.inFile(at), Last: r.inFile(at), FirstWeight: micros(at) - micros(k.last)}
 	if by := r.creator(k.gopc); by.Func != "" {
-		g.CreatedBy, g.CreatedAt = by.Func, by.at()
+		g.CreatedBy, g.CreatedAt = by.Func, placeOf(by)
 	}
 	if len(k.set) > 0 {
 		g.Labels = []tachyon.LabelSpan{{From: r.inFile(k.last), Labels: k.set}}

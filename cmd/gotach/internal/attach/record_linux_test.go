@@ -59,10 +59,15 @@ func samples(f *reader.Reader) *stream.Source {
 	return testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{}))
 }
 
-// A recording has GOMAXPROCS and the CPUs that the program may use, which are not those of the recorder.
+// A recording has GOMAXPROCS, also if the program has set it, and the CPUs that the program may use, which are not those of the recorder.
 func TestProcs(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "3")
-	x := start(t, build(t, ""))
+	program := build(t, "", "-ldflags=-s -w")
+	testProcs(t, start(t, program), 3)
+	testProcs(t, start(t, program, "one"), 1)
+}
+
+func testProcs(t *testing.T, x *target, procs int) {
 	var all, one unix.CPUSet
 	testenv.OK(t, unix.SchedGetaffinity(x.pid, &all))
 	for i := range 1 << 10 {
@@ -75,8 +80,8 @@ func TestProcs(t *testing.T) {
 	_, f := record(t, x, 5, func(stop func()) { stop() })
 	m, err := f.Metadata()
 	testenv.OK(t, err)
-	if s := m.Session; s.GOMAXPROCS != 3 || s.CPUs <= 0 || s.CPUs > 1 {
-		t.Errorf("GOMAXPROCS %d, %v CPUs", s.GOMAXPROCS, s.CPUs)
+	if s := m.Session; s.GOMAXPROCS != procs || s.CPUs <= 0 || s.CPUs > 1 {
+		t.Errorf("GOMAXPROCS %d, want %d; %v CPUs", s.GOMAXPROCS, procs, s.CPUs)
 	}
 }
 
@@ -105,7 +110,7 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 		var frames []Frame
 		for _, id := range src.AppendStack(nil, s.Stack) {
 			fr := src.Frames()[id]
-			frames = append(frames, Frame{fr.Func, fr.File, fr.Line})
+			frames = append(frames, Frame{Func: fr.Func, File: fr.File, Line: fr.Line})
 		}
 		if s.Interpreter != tachyon.User {
 			continue
@@ -135,7 +140,7 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 		}
 		still++
 		g := known[id]
-		if g.Parent != want.Parent || g.CreatedBy != want.CreatedBy.Func || id != 1 && g.CreatedAt != want.CreatedBy.at() {
+		if g.Parent != want.Parent || g.CreatedBy != want.CreatedBy || id != 1 && g.CreatedAt != want.CreatedAt {
 			t.Errorf("goroutine %d: %+v, want %+v", id, g, want)
 		}
 		if time.Duration(g.Last)*time.Microsecond != r.Duration.Truncate(time.Microsecond) || sums[id] < r.Duration-2*time.Microsecond || sums[id] > r.Duration {

@@ -5,7 +5,6 @@ package attach
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/objects"
@@ -15,8 +14,8 @@ import (
 // maxStacks bounds the memory for stacks that were seen.
 const maxStacks = 1 << 16
 
-// at returns file and line.
-func (f *Frame) at() string { return f.File + ":" + strconv.Itoa(int(f.Line)) }
+// placeOf returns file and line.
+func placeOf(f Frame) string { return f.File + ":" + strconv.Itoa(int(f.Line)) }
 
 // A stack is one that goroutines have.
 type stack struct {
@@ -63,7 +62,7 @@ func (r *recorder) stackOf(w *walk) (s *stack, status tachyon.Status) {
 	s = r.stackAt(func() []Frame {
 		frames := r.program.funcs.frames(w.pcs)
 		n := 0
-		for n < len(frames) && hidden(frames[n].Func) {
+		for n < len(frames) && goruntime.Hidden(frames[n].Func) {
 			n++
 		}
 		if n < len(frames) {
@@ -103,11 +102,4 @@ func (r *recorder) stackAt(frames func() []Frame) *stack {
 	}
 	r.stacks[string(r.key)] = s
 	return s
-}
-
-// hidden reports whether runtime.Stack leaves a function out: one of the runtime's that is not exported.
-func hidden(name string) bool {
-	name, ok := strings.CutPrefix(name, "runtime.")
-	name = name[strings.LastIndexByte(name, '.')+1:]
-	return ok && (name == "" || name[0] < 'A' || name[0] > 'Z')
 }

@@ -3,13 +3,12 @@
 package attach
 
 import (
-	"fmt"
+	"cmp"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
 )
@@ -25,27 +24,21 @@ const (
 // session describes the program and how it is recorded, in a file that begins at a time since the begin.
 func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	info := r.program.info
+	r.procs = cmp.Or(r.Process.procs(), r.procs)
 	s := &tachyon.Session{
 		Program: r.Name, GoVersion: info.GoVersion, GOOS: "linux", GOARCH: runtime.GOARCH, GOMAXPROCS: r.procs, CPUs: r.cpus,
-		Module: info.Main.Path, Version: info.Main.Version, BuildID: r.program.build, Executable: r.program.path, PID: r.PID,
+		BuildID: r.program.build, Executable: r.program.path, PID: r.PID,
 		Start: r.start.Round(0).UTC(), Duration: r.now - part, Source: sourceName, SourceReason: r.note(),
 		Rate: max(int(time.Second/r.o.Interval), 1), Budget: r.o.Budget, Markers: true,
 	}
 	s.Host, _ = os.Hostname()
+	session.Module(s, info)
 	s.ObjectsUnnamed = r.unnamed
 	if s.Objects = tachyon.AllObjects; r.ends == nil {
 		s.FarEndsUnknown = "Go 1.20 and older do not count the uses of a descriptor"
 	}
 	if !r.program.layout.Semaphores {
 		s.Objects = tachyon.OnlyChannels
-	}
-	for _, kv := range info.Settings {
-		if strings.HasPrefix(kv.Key, "vcs") {
-			if s.VCS == nil {
-				s.VCS = map[string]string{}
-			}
-			s.VCS[kv.Key] = kv.Value
-		}
 	}
 	r.Cost = ownCPU()
 	r.TicksAsked = int64(r.now / r.o.Interval)
@@ -61,7 +54,7 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	}
 	if r.threads != nil {
 		s.Instant, s.Source, s.SourceReason, s.FarEndsUnknown = true, "core", "", "a core does not say"
-		s.Host, s.GOMAXPROCS, s.Duration, s.Rate, s.RateReached, s.TicksAsked, s.Cost = "", 0, 0, 0, 0, 0, 0
+		s.Host, s.Duration, s.Rate, s.RateReached, s.TicksAsked, s.Cost = "", 0, 0, 0, 0, 0
 	}
 	return s
 }
@@ -75,23 +68,6 @@ func (r *recorder) note() string {
 		return perfNote
 	}
 	return kernelNote
-}
-
-// maxProcs returns GOMAXPROCS of a process: what its environment says, else its affinity.
-func maxProcs(pid int) int {
-	env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	for kv := range strings.SplitSeq(string(env), "\x00") {
-		if text, ok := strings.CutPrefix(kv, "GOMAXPROCS="); ok {
-			if n, err := strconv.Atoi(text); err == nil && n > 0 {
-				return n
-			}
-		}
-	}
-	var set unix.CPUSet
-	if unix.SchedGetaffinity(pid, &set) != nil {
-		return runtime.NumCPU()
-	}
-	return set.Count()
 }
 
 // ownCPU returns the CPU time of this process.

@@ -53,7 +53,7 @@ func (t *functions) unwind(pcs []uint64, h *head, b []byte) ([]uint64, ending) {
 
 // frames returns the calls at addresses, as the runtime prints them: without wrappers and without runtime.goexit.
 func (t *functions) frames(pcs []uint64) []Frame {
-	var out []Frame
+	out := []Frame{}
 	panics := false
 	for i, pc := range pcs {
 		p := t.at(pc)
@@ -105,7 +105,7 @@ func (t *functions) callee(wrapper uint64) (entry uint64, inlined *Frame) {
 			return 0, &p.frames[n-2]
 		}
 		if to := uint64(goruntime.CallOf(le.Uint64(code[i:]), uintptr(pc))); to != 0 {
-			if f := t.at(to); f.entry == to && !hidden(f.name) {
+			if f := t.at(to); f.entry == to && !goruntime.Hidden(f.name) {
 				return to, nil
 			}
 		}
