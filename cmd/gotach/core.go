@@ -46,6 +46,9 @@ func openCore(paths []string) (*attach.Process, error) {
 
 // openAll opens files as one profile, or a core as that of one instant.
 func openAll(paths []string, o formats.Options) (in *formats.Input, err error) {
+	if o.From == "" && len(paths) == 2 && isCore(paths[1]) && !isCore(paths[0]) {
+		return nil, usagef("%s is a core file; its executable comes after it", paths[1])
+	}
 	if o.From != "" || len(paths) == 0 || !isCore(paths[0]) {
 		return formats.OpenAll(paths, o)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gotach/profiler/cmd/gotach/internal/attach"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // leaveCore has a program that deadlocks leave a core. It returns the path of that.
@@ -91,6 +92,11 @@ func TestCore(t *testing.T) {
 	fails(tach+": it is of one instant, and has no times", "why", tach)
 	fails("it is of another build than", "report", core, os.Args[0])
 	fails("is a core file; it is read alone", "report", core, app, app)
+	fails(core+" is a core file; its executable comes after it", "view", app, core)
+	fails(core+" is a core file; its executable comes after it", "report", app, core)
+	t.Chdir(filepath.Dir(core))
+	must(os.Symlink(core, "select")) // the name of a topic of help
+	says("9 goroutines, of which 0 ran", "select")
 	fails("need times", "report", core, "--weight", "latency")
 	fails("its states are sync.Mutex.Lock", "report", core, "--state", "no such")
 	whole := testenv.Must(os.ReadFile(core))
@@ -100,5 +106,23 @@ func TestCore(t *testing.T) {
 	}
 	if left := testenv.Must(os.ReadDir(temporary)); len(left) > 0 {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// A lock of an instant has a holder, or it is not known who that is. Shares of the time waited are of recordings.
+func TestUnknownHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	writeFixture(path, func(f *fixture, _ []string) {
+		f.session = tachyon.Session{Source: "core", Instant: true, Markers: true}
+		f.object(3, tachyon.ObjectMutex, 0x1000, "main.mu")
+		for id := range uint64(2) {
+			f.add(1+id, 1, 0, tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 3}, lib("sync/mutex.go", "sync.(*Mutex).Lock", 46), own("main.go", "get", 7))
+		}
+	})
+	for _, command := range []string{"report", "locks"} {
+		out := string(testenv.Must(testCommand(t, "gotach", command, path).Output()))
+		if !strings.Contains(out, "main.mu") || !strings.Contains(out, "who held it is not known") || strings.Contains(out, "seen, ") {
+			t.Errorf("gotach %s:\n%s", command, out)
+		}
 	}
 }

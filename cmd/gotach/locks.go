@@ -258,6 +258,10 @@ func (t *lockTable) lock(x *locks.Lock) {
 // holder shows who held a lock.
 func (t *lockTable) holder(x *locks.Lock) {
 	h := x.Holder
+	if t.instant && h.Unknown == x.Waited {
+		t.line("%*s%s", t.indent(), "", t.paint.dim("who held it is not known"))
+		return
+	}
 	what := "held by"
 	if h.Role == locks.RoleOtherSide {
 		what = "on the other side"

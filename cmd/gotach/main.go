@@ -35,7 +35,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer e.onInterrupt(cancel)()
 	cmd := newRoot(e)
 	if len(args) > 0 && exists(args[0]) {
-		if _, _, err := cmd.Find(args); err != nil { // it is no command
+		if c, _, err := cmd.Find(args); err != nil || !c.Runnable() { // it is no command, or only a topic of help
 			args = append([]string{"report"}, args...)
 		}
 	}

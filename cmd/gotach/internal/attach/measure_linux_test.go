@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
@@ -58,7 +59,7 @@ func plain(name string) string {
 func (s *shares) apart(other *shares) (points float64, name string) {
 	for _, maps := range [][2]map[string]float64{{s.self, other.self}, {s.total, other.total}} {
 		for n := range maps[1] {
-			if p := 100 * math.Abs(maps[0][n]/s.all-maps[1][n]/other.all); p > points && !hidden(n) {
+			if p := 100 * math.Abs(maps[0][n]/s.all-maps[1][n]/other.all); p > points && !goruntime.Hidden(n) {
 				points, name = p, n
 			}
 		}
