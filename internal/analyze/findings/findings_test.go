@@ -154,23 +154,28 @@ func TestPlaces(t *testing.T) {
 	library := func(name string) tachyon.Frame {
 		return tachyon.Frame{File: "/root/go/pkg/mod/golang.org/x/x@v1.0.0/x.go", Func: name, Line: 3}
 	}
+	compute := []tachyon.Frame{analyzetest.Place("main.compute", 9), analyzetest.Place("main.work", 7)}
+	sync := []tachyon.Frame{analyzetest.Wait("syscall"), analyzetest.Place("os.(*File).Sync", 1), analyzetest.Place("main.flush", 9), analyzetest.Place("main.work", 7)}
 	for _, c := range []struct {
 		name       string
 		goroutines uint64
 		lasts      uint64 // µs, then the next goroutine comes
 		stack      []tachyon.Frame
 		want       string
+		beside     []tachyon.Frame // what one more goroutine does, with its wait frame if it waits
 	}{
-		{"Cond", 3, 4_000_000, in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), "wait main.ask"},
-		{"a Cond for work", 1, 4_000_000, in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), ""},
-		{"work from a select", 3, 4_000_000, in("select"), ""},
-		{"requests", 4, 200_000, slices.Concat(in("chan receive"), handler), "wait main.ask"},
-		{"streams of events", 20, 4_000_000, slices.Concat(in("chan receive"), handler), ""},
-		{"sleeps", 3, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "sleep main.ask"},
-		{"a daemon", 1, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "idle"},
-		{"a program", 3, 4_000_000, in("syscall", analyzetest.Place("os.(*Process).blockUntilWaitable", 1), analyzetest.Place("os.(*Process).wait", 1)), "exec main.ask"},
-		{"semaphore", 3, 4_000_000, in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), "pool main.ask"},
-		{"limiter", 3, 4_000_000, in("select", library("golang.org/x/time/rate.(*Limiter).wait")), "pool main.ask"},
+		{"Cond", 3, 4_000_000, in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), "wait main.ask", nil},
+		{"a Cond for work", 1, 4_000_000, in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), "", nil},
+		{"work from a select", 3, 4_000_000, in("select"), "", nil},
+		{"requests", 4, 200_000, slices.Concat(in("chan receive"), handler), "wait main.ask", compute},
+		{"requests for which nobody works", 4, 200_000, slices.Concat(in("chan receive"), handler), "", nil},
+		{"requests while another goroutine syncs", 4, 200_000, slices.Concat(in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), handler), "fsync main.ask", sync},
+		{"streams of events", 20, 4_000_000, slices.Concat(in("chan receive"), handler), "", nil},
+		{"sleeps", 3, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "sleep main.ask", nil},
+		{"a daemon", 1, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "idle", nil},
+		{"a program", 3, 4_000_000, in("syscall", analyzetest.Place("os.(*Process).blockUntilWaitable", 1), analyzetest.Place("os.(*Process).wait", 1)), "exec main.ask", nil},
+		{"semaphore", 3, 4_000_000, in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), "pool main.ask", nil},
+		{"limiter", 3, 4_000_000, in("select", library("golang.org/x/time/rate.(*Limiter).wait")), "pool main.ask", nil},
 	} {
 		r := analyzetest.Record(t)
 		id := uint64(0)
@@ -186,6 +191,13 @@ func TestPlaces(t *testing.T) {
 					}
 				}
 			}
+		}
+		for at := uint64(0); at < 4_000_000 && c.beside != nil; at += 10_000 {
+			status := tachyon.Status(0)
+			if c.beside[0].File != "" {
+				status = analyzetest.Running
+			}
+			r.Add(id+1, at, status, c.beside...)
 		}
 		got := ""
 		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second}) {

@@ -3,6 +3,8 @@ package findings
 import (
 	"fmt"
 	"time"
+
+	"github.com/gotach/profiler/internal/profile"
 )
 
 const (
@@ -12,6 +14,13 @@ const (
 	// waitingAverage is the number of goroutines that wait for a Cond at one place, on average, from which on that matters without requests.
 	// One may wait for work, and in a receive or a select several may. waitingShare is the least share of the time.
 	waitingAverage, waitingShare = 2, 0.5
+
+	// workingAverage is the number of goroutines that do something else, on average, if some of it is what requests wait for. If nobody
+	// does, they wait for something that has not happened, such as the next message.
+	workingAverage = 0.2
+	// syncedShare is the part of the time on the clock in which a goroutine that is in no request waits for the disk, from which on it
+	// may be that for which requests wait.
+	syncedShare = 0.3
 
 	waitCond = "sync.Cond.Wait"
 )
@@ -28,17 +37,35 @@ func waits(f *facts) error {
 		state string
 	}
 	sums := map[key]time.Duration{}
+	working := time.Duration(0)
+	syncs := map[place]time.Duration{} // time that is in no request, by function
 	for _, s := range f.spots {
 		switch s.state {
 		case "chan receive", "select", waitCond, waitGroup:
 			if s.wait == "" && !s.itself && s.op == "" && s.function != "" {
 				sums[key{s.place, s.state}] += f.of(s)
+				continue
 			}
 		}
+		working += s.wall
+		if s.op == opSync && s.asked == 0 {
+			syncs[place{function: s.function, file: s.file}] += s.wall
+		}
 	}
+	syncer, synced := most(syncs, byPlace)
 	for k, waited := range sums {
 		if f.byRequests() {
-			if !f.worth(waited, peerShare) {
+			if !f.worth(waited, peerShare) || float64(working) < workingAverage*float64(f.length) {
+				continue
+			}
+			if float64(synced) >= syncedShare*float64(f.length) {
+				x := Finding{Kind: Fsync, Cost: waited, Share: f.share(waited), Sure: Inferred, Since: f.since(f.seriesAt(k.place))}
+				x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s; meanwhile another goroutine waits until data are on the disk (fsync) for %s of the time, in %s.",
+					f.who(), k.state, k.place.text(), f.part(waited), sinceText(x.Since), percent(float64(synced)/float64(f.length)), profile.FuncName(syncer.function))
+				x.Evidence = []string{opWords[opSync].hint}
+				x.Command = "waits " + quoted(funcFlag(k.function)) + " %s"
+				x.about = []place{syncer}
+				f.add(x, k.place)
 				continue
 			}
 			if n := f.Requests; n != nil && (waited < slowAnswer*time.Duration(n.Count) || float64(waited) > parkedPart*float64(n.Count)*float64(f.length)) {
