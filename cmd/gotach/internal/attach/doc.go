@@ -8,7 +8,8 @@
 //   - process.go opens a process
 //   - core.go opens what a process has left when it ended
 //   - record.go samples a process to a file
-//   - files.go begins files and finishes them
+//   - known.go has what is known of goroutines, from their first look to their end
+//   - files.go begins files, writes to them and finishes them
 //   - rest.go says when goroutines that do not run are looked at, and have samples
 //   - cpu.go gives CPU time to goroutines and pseudo threads
 //   - perf.go has the kernel sample the threads that run

@@ -53,11 +53,7 @@ type descriptor struct {
 
 // pollDesc returns the address of the pollDesc of the goroutine at g, given its stack, 0 if there is none.
 func (p *Process) pollDesc(g uint64, stack []byte) uint64 {
-	e := p.ends
-	if e == nil {
-		return 0
-	}
-	l := p.program.layout
+	e, l := p.ends, p.program.layout
 	b := make([]byte, pollAlign)
 	n := min(len(stack), pollReach) - 7
 	for next := -8; next < n; next += 8 { // first where the last one was

@@ -20,18 +20,12 @@ func (r *recorder) create(path string) (err error) {
 	o.OneFile = !r.rotates()
 	o.Writer = writer.Options{Start: r.base, Interval: uint64(r.o.Interval.Microseconds())}
 	o.Begin = r.beginFile
-	r.failed = make(chan error, 1)
 	r.stacks, r.functions, r.objects = map[string]*stack{}, objects.Functions{}, r.newObjects()
 	if r.ends = nil; r.program.layout.PollFDSeq != 0 && r.threads == nil {
 		r.ends = newFarEnds()
 	}
 	r.variables = map[uint64]session.Variable{}
-	o.Failed = func(err error) {
-		select {
-		case r.failed <- err:
-		default:
-		}
-	}
+	o.Failed = func(err error) { r.failed.CompareAndSwap(nil, &err) }
 	r.w, err = rotate.Create(path, o)
 	r.number = 1
 	return err
@@ -73,10 +67,8 @@ func (r *recorder) close(err error) error {
 	s := r.session(r.number, r.part)
 	err = cmp.Or(err, r.w.Close(func(w *writer.Writer) error { return w.AddMetadata(tachyon.KindSession, s) }))
 	r.Files = r.w.Files()
-	select {
-	case failed := <-r.failed:
-		err = cmp.Or(err, failed)
-	default:
+	if failed := r.failed.Load(); failed != nil {
+		err = cmp.Or(err, *failed)
 	}
 	return err
 }
@@ -92,3 +84,46 @@ func (r *recorder) lasts() error {
 	slices.SortFunc(r.told, func(a, b tachyon.Goroutine) int { return int(int64(a.ID - b.ID)) })
 	return r.flush()
 }
+
+// progressEvery is how often a file that is being written says how far it is.
+const progressEvery = 200 * time.Millisecond
+
+// flush passes on what a tick has found.
+func (r *recorder) flush() error {
+	err := error(nil)
+	if len(r.named.Fresh) > 0 {
+		r.name(r.named.Fresh)
+		err = r.w.WriteRecords(&tachyon.Records{Objects: r.named.Fresh})
+		r.named.Fresh = r.named.Fresh[:0]
+	}
+	n := 0
+	if err == nil {
+		n, err = r.w.WriteBatch(r.batch)
+	}
+	r.Samples += int64(n)
+	if err == nil && n < len(r.batch) { // nothing can be written at present
+		r.Dropped += int64(len(r.batch) - n)
+		r.Unwritten += r.now - r.before
+	}
+	records := tachyon.Records{Goroutines: r.told}
+	if r.now-r.progressed >= progressEvery {
+		r.progressed = r.now
+		s := r.session(r.number, r.part)
+		records.Progress = &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts,
+			Objects: s.Objects, FarEndsUnknown: s.FarEndsUnknown, ObjectsUnnamed: s.ObjectsUnnamed}
+	}
+	if err == nil && (len(r.told) > 0 || records.Progress != nil) {
+		err = r.w.WriteRecords(&records)
+	}
+	for _, id := range r.gone {
+		if err == nil {
+			err = r.w.Forget(id, tachyon.User)
+		}
+	}
+	clear(r.told)
+	r.batch, r.told, r.gone = r.batch[:0], r.told[:0], r.gone[:0]
+	return err
+}
+
+// micros returns a time in µs.
+func micros(d time.Duration) uint64 { return uint64(d.Microseconds()) }

@@ -88,21 +88,17 @@ func (h *head) onSystemStack(l *goruntime.Layout) bool {
 }
 
 // A roster has the addresses of all goroutines that the runtime ever made, ascending. It never frees one.
-type roster struct {
-	gs    []uint64
-	bytes []byte
-	iovs  []unix.RemoteIovec
-}
+type roster struct{ gs []uint64 }
 
 // refresh reads the runtime's list of goroutines, and reports whether it has grown. The list and its length are two words, and the runtime
 // may replace both meanwhile: so the length is read before and after the list.
 func (p *Process) refresh() (grown bool, err error) {
-	var b [24]byte
 	for range 100 {
-		if err := p.read(p.program.allgs, b[:]); err != nil {
+		b, err := p.bytes(p.program.allgs, 24)
+		if err != nil {
 			return false, err
 		}
-		array, n, c := le.Uint64(b[:]), le.Uint64(b[8:]), le.Uint64(b[16:])
+		array, n, c := le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:])
 		if n == uint64(len(p.roster.gs)) {
 			return false, nil
 		}
@@ -113,11 +109,11 @@ func (p *Process) refresh() (grown bool, err error) {
 		if err := p.read(array, list); err != nil {
 			continue
 		}
-		var again [24]byte
-		if err := p.read(p.program.allgs, again[:]); err != nil {
+		again, err := p.bytes(p.program.allgs, 24)
+		if err != nil {
 			return false, err
 		}
-		if le.Uint64(again[:]) != array || le.Uint64(again[8:]) < n {
+		if le.Uint64(again) != array || le.Uint64(again[8:]) < n {
 			continue
 		}
 		gs := make([]uint64, n)
@@ -134,48 +130,10 @@ func (p *Process) refresh() (grown bool, err error) {
 	return false, nil
 }
 
-// near is the most bytes between two goroutines that are read in vain, because a piece more costs more.
-const near = 1024
-
 // heads reads the heads of goroutines, given by indices of the roster, ascending. It calls each for each of them.
 func (p *Process) heads(indices []int, each func(i int, b []byte)) error {
-	r, size := &p.roster, headSize(p.program.layout)
-	for len(indices) > 0 {
-		r.iovs = r.iovs[:0]
-		total, n := 0, 0
-		for n < len(indices) && total < 4<<20 {
-			at := uintptr(r.gs[indices[n]])
-			if k := len(r.iovs) - 1; k >= 0 {
-				if end := r.iovs[k].Base + uintptr(r.iovs[k].Len); at >= end && at-end < near {
-					more := int(at-end) + size
-					r.iovs[k].Len += more
-					total += more
-					n++
-					continue
-				}
-			}
-			if len(r.iovs) == maxPieces {
-				break
-			}
-			r.iovs = append(r.iovs, unix.RemoteIovec{Base: at, Len: size})
-			total += size
-			n++
-		}
-		r.bytes = slices.Grow(r.bytes[:0], total)[:total]
-		if err := p.pieces(r.bytes, r.iovs); err != nil {
-			return err
-		}
-		off, k := 0, 0
-		for _, i := range indices[:n] {
-			for at := uintptr(r.gs[i]); at >= r.iovs[k].Base+uintptr(r.iovs[k].Len) || at < r.iovs[k].Base; k++ {
-				off += r.iovs[k].Len
-			}
-			from := off + int(uintptr(r.gs[i])-r.iovs[k].Base)
-			each(i, r.bytes[from:from+size])
-		}
-		indices = indices[n:]
-	}
-	return nil
+	size := headSize(p.program.layout)
+	return p.gather(indices, func(i int) { p.ask(p.roster.gs[i], size) }, func(i int) { each(i, p.next(size)) })
 }
 
 // A walk is a goroutine whose stack is to be read.
@@ -222,39 +180,23 @@ func (p *Process) walks(list []walk) error {
 		aim(i)
 	}
 	for len(left) > 0 {
-		r := &p.roster
-		r.iovs = r.iovs[:0]
-		total, n := 0, 0
-		for n < len(left) && len(r.iovs)+3 <= maxPieces && (n == 0 || total < 4<<20) {
-			i := left[n]
-			g := unix.RemoteIovec{Base: uintptr(r.gs[list[i].index]), Len: size}
-			if r.iovs = append(r.iovs, g); want[i] > 0 {
-				r.iovs = append(r.iovs, unix.RemoteIovec{Base: uintptr(list[i].head.sp), Len: int(want[i])}, g)
-				total += int(want[i]) + size
-			}
-			total += size
-			n++
-		}
-		r.bytes = slices.Grow(r.bytes[:0], total)[:total]
-		if err := p.pieces(r.bytes, r.iovs); err != nil {
-			return err
-		}
-		off := 0
-		take := func(n int) []byte {
-			off += n
-			return r.bytes[off-n : off]
-		}
 		var more []int
-		for _, i := range left[:n] {
+		err := p.gather(left, func(i int) {
+			g := p.roster.gs[list[i].index]
+			if p.ask(g, size); want[i] > 0 {
+				p.ask(list[i].head.sp, int(want[i]))
+				p.ask(g, size)
+			}
+		}, func(i int) {
 			if calls > cmp.Or(p.most, mostCalls) {
-				return errCalls
+				return
 			}
 			w := &list[i]
 			before := w.head
-			w.head = parse(take(size), l)
-			stack := take(int(want[i]))
+			w.head = parse(p.next(size), l)
 			if want[i] > 0 {
-				again := parse(take(size), l)
+				stack := p.next(int(want[i]))
+				again := parse(p.next(size), l)
 				same := again.motion == w.head.motion && again.lo == w.head.lo && again.hi == w.head.hi
 				w.head = again
 				if same && before.sp == again.sp && before.lo == again.lo && before.hi == again.hi && !again.running() && !p.scanned(&again) {
@@ -263,14 +205,14 @@ func (p *Process) walks(list []walk) error {
 					case end == whole:
 						w.pcs, w.ok = pcs, true
 						if p.ends != nil && p.polls(&w.head) {
-							w.poll = p.pollDesc(r.gs[w.index], stack)
+							w.poll = p.pollDesc(p.roster.gs[w.index], stack)
 						}
 						calls += len(pcs)
-						continue
+						return
 					case end == short && want[i] < again.hi-again.sp && want[i] < 1<<24:
 						want[i] = min(want[i]*16, again.hi-again.sp)
 						more = append(more, i)
-						continue
+						return
 					}
 				}
 			}
@@ -280,15 +222,21 @@ func (p *Process) walks(list []walk) error {
 			case w.head.running():
 				w.ok = true
 				if p.threads != nil {
-					w.pcs = p.stopped(r.gs[w.index], w.head)
+					w.pcs = p.stopped(p.roster.gs[w.index], w.head)
 					calls += len(w.pcs)
 				}
 			case tries[i] < maxTries && !p.scanned(&w.head):
 				aim(i)
 				more = append(more, i)
 			}
+		})
+		if err == nil && calls > cmp.Or(p.most, mostCalls) {
+			err = errCalls
 		}
-		left = append(more, left[n:]...)
+		if err != nil {
+			return err
+		}
+		left = more
 	}
 	return nil
 }

@@ -12,28 +12,26 @@ import (
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/tachyon"
-	"golang.org/x/sys/unix"
 )
 
 // together reads pieces of memory that waiting goroutines, given by their places in the list, have addresses of, and after each piece the head of its
 // goroutine again. It calls each with a piece, or with nil if it cannot be read, or if the goroutine has moved since its stack was read.
 func (p *Process) together(list []walk, left []int, size int, at func(i int) uint64, each func(i int, piece []byte)) {
-	l, r, headSize := p.program.layout, &p.roster, headSize(p.program.layout)
-	for part := range slices.Chunk(left, maxPieces/2) {
-		r.iovs = r.iovs[:0]
-		for _, i := range part {
-			r.iovs = append(r.iovs, unix.RemoteIovec{Base: uintptr(at(i)), Len: size}, unix.RemoteIovec{Base: uintptr(r.gs[list[i].index]), Len: headSize})
-		}
-		b := slices.Grow(r.bytes[:0], len(part)*(size+headSize))[:len(part)*(size+headSize)]
-		r.bytes = b
-		err := p.pieces(b, r.iovs)
-		for _, i := range part {
-			piece, h := b[:size], parse(b[size:], l)
-			if h.status = h.plain(); err != nil || h.motion != list[i].head.motion || h.waiting != list[i].head.waiting {
+	headSize := headSize(p.program.layout)
+	for part := range slices.Chunk(left, maxPieces/4) {
+		if p.gather(part, func(i int) {
+			p.ask(at(i), size)
+			p.ask(p.roster.gs[list[i].index], headSize)
+		}, func(i int) {
+			piece, h := p.next(size), parse(p.next(headSize), p.program.layout)
+			if h.status = h.plain(); h.motion != list[i].head.motion || h.waiting != list[i].head.waiting {
 				piece = nil
 			}
 			each(i, piece)
-			b = b[size+headSize:]
+		}) != nil {
+			for _, i := range part {
+				each(i, nil)
+			}
 		}
 	}
 }

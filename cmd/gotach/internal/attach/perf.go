@@ -176,18 +176,14 @@ func (p *perf) read(t *thread, each func(*interrupt)) {
 	head, tail := atomic.LoadUint64(&about.Data_head), about.Data_tail
 	for tail+8 <= head {
 		at := func(off, n uint64) []byte { // a record may go on at the begin of the ring
-			p.record = p.record[:0]
-			for i := off; i < off+n; {
-				from := i % uint64(len(data))
-				part := min(off+n-i, uint64(len(data))-from)
-				p.record = append(p.record, data[from:from+part]...)
-				i += part
-			}
+			off %= uint64(len(data))
+			part := min(n, uint64(len(data))-off)
+			p.record = append(append(p.record[:0], data[off:off+part]...), data[:n-part]...)
 			return p.record
 		}
 		h := at(tail, 8)
 		kind, misc, size := binary.NativeEndian.Uint32(h), binary.NativeEndian.Uint16(h[4:]), uint64(binary.NativeEndian.Uint16(h[6:]))
-		if size < 8 || size > head-tail {
+		if size < 8 || size > min(head-tail, uint64(len(data))) {
 			tail = head // it cannot be
 			break
 		}
