@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +22,10 @@ import (
 // programs are what the test binary is if it is called by that name.
 var programs = map[string]func(){"gotach": main, "killed": killed, "rotates": rotates}
 
-func TestMain(m *testing.M) { testscript.Main(m, programs) }
+func TestMain(m *testing.M) {
+	must(os.Setenv("TZ", "UTC"))
+	testscript.Main(m, programs)
+}
 
 // testProgram returns the path of one of the programs of TestMain: a link to the test binary, which is the program of that name.
 func testProgram(t *testing.T, name string) string {
@@ -90,8 +94,8 @@ var concurrent = []string{"convert", "many", "recover", "screen", "view"}
 
 // TestScripts runs scripts that check the command's output and exit codes. The variables
 // $GOLDEN, $SPX and $DCPI are the folders of golden files of Tachyon, SPX and DCPI.
+// It changes the folder of the process, so no other test runs beside it.
 func TestScripts(t *testing.T) {
-	t.Parallel()
 	runScripts(t, true)
 }
 
@@ -99,7 +103,6 @@ func TestScripts(t *testing.T) {
 // tests of package stream and the first scripts have too.
 func TestScriptsOfOne(t *testing.T) {
 	testenv.Again(t)
-	t.Parallel()
 	runScripts(t, false)
 }
 
@@ -107,12 +110,12 @@ func runScripts(t *testing.T, concurrently bool) {
 	golden := testenv.Must(os.Getwd())
 	cache := testenv.Must(os.UserCacheDir())
 	caches := testenv.Must(exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output())
-	commands := map[string]func(*testscript.TestScript, bool, []string){"code": code}
+	commands := map[string]func(*testscript.TestScript, bool, []string){"code": code, "run": runs}
 	for name, fill := range fixtures {
 		commands[name] = fixtureCommand(fill)
 	}
 	var files []string
-	for _, path := range testenv.Must(filepath.Glob("testdata/script/*.txtar")) {
+	for _, path := range testenv.Must(filepath.Glob(filepath.Join(golden, "testdata/script/*.txtar"))) {
 		if slices.Contains(concurrent, strings.TrimSuffix(filepath.Base(path), ".txtar")) == concurrently {
 			files = append(files, path)
 		}
@@ -136,15 +139,38 @@ func runScripts(t *testing.T, concurrently bool) {
 	})
 }
 
-// code N COMMAND ARG... runs a command that must exit with N.
+// run gotach ARG... runs the command in this process. With exec it is a process of its own, with standard input and the script's variables.
+func runs(ts *testscript.TestScript, neg bool, args []string) {
+	if got := runHere(ts, args[1:]); (got != exitOK) != neg {
+		ts.Fatalf("%q exits with %d", args, got)
+	}
+}
+
+// here is held by the script whose folder is that of this process.
+var here sync.Mutex
+
+// runHere runs the command in the script's folder, as wide as the script says, and returns the exit code.
+func runHere(ts *testscript.TestScript, args []string) int {
+	here.Lock()
+	defer here.Unlock()
+	before := testenv.Must(os.Getwd())
+	must(os.Chdir(ts.MkAbs(".")))
+	defer func() { must(os.Chdir(before)) }()
+	must(os.Setenv("COLUMNS", ts.Getenv("COLUMNS")))
+	return run(args, strings.NewReader(""), ts.Stdout(), ts.Stderr())
+}
+
+// code N gotach ARG... and code N exec COMMAND ARG... run a command that must exit with N.
 func code(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: code N COMMAND ARG...")
+		ts.Fatalf("usage: code N [exec] COMMAND ARG...")
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
+	if args[1] != "exec" {
+		got = runHere(ts, args[2:])
+	} else if err := ts.Exec(args[2], args[3:]...); err != nil {
 		exit := (*exec.ExitError)(nil)
 		if !errors.As(err, &exit) {
 			ts.Fatalf("%v", err)
