@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/profile"
 )
 
@@ -42,7 +43,7 @@ func waits(f *facts) error {
 	for _, s := range f.spots {
 		switch s.state {
 		case "chan receive", "select", waitCond, waitGroup:
-			if s.wait == "" && !s.itself && s.op == "" && s.function != "" {
+			if (s.wait == "" || s.wait == locks.EqualCall) && !s.itself && s.op == "" && s.function != "" {
 				sums[key{s.place, s.state}] += f.of(s)
 				continue
 			}

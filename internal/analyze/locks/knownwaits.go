@@ -18,6 +18,9 @@ type KnownWait struct {
 	sleeps bool   // it may sleep, until it looks again
 }
 
+// EqualCall is what goroutines wait for whose call another one makes.
+const EqualCall = "an equal call of singleflight"
+
 // LockOfSQLite is what SQLite waits for until it gives up with "database is locked".
 const LockOfSQLite = "the lock of a SQLite database"
 
@@ -50,6 +53,7 @@ var knownWaits = []KnownWait{
 	{in: "modernc.org/sqlite.busyHandler", what: LockOfSQLite, sleeps: true},
 	{in: "modernc.org/sqlite/lib._sqliteDefaultBusyCallback", what: LockOfSQLite, sleeps: true},
 
+	{in: "golang.org/x/sync/singleflight.(*Group).Do", what: EqualCall, pool: poolOfFlight, itself: true},
 	{in: "golang.org/x/sync/errgroup.(*Group).Go", what: "a place in errgroup.Group", pool: poolOfGroup, itself: true},
 	{in: "golang.org/x/sync/semaphore.(*Weighted).Acquire", what: "a place in semaphore.Weighted"},
 	{in: "golang.org/x/time/rate.(*Limiter).wait", what: "a token of rate.Limiter"},
@@ -113,6 +117,10 @@ func (k *KnownWait) In(why string, itself bool) string {
 	switch strings.TrimSuffix(why, " (durable)") {
 	case "chan receive", "chan send", "select", "IO wait", "sync.Cond.Wait":
 		return k.what
+	case "sync.WaitGroup.Wait":
+		if k.pool == poolOfFlight {
+			return k.what
+		}
 	case "sleep":
 		if k.sleeps {
 			return k.what

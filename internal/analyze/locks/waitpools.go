@@ -40,10 +40,12 @@ var (
 		pkg:  "net/http", takes: []string{"Do", "Get", "Head", "Post", "PostForm", "RoundTrip"}, gives: []string{".Body.Close"},
 		dials: "net/http.(*Transport).startDialConnForLocked",
 	}
-	poolOfGroup = &pool{name: "errgroup.Group"} // its holders are the children
+	// Who waits for an equal call waits for the goroutine that makes it.
+	poolOfFlight = &pool{name: "singleflight.Group", in: []string{"golang.org/x/sync/singleflight.(*Group).doCall"}, pkg: "golang.org/x/sync/singleflight"}
+	poolOfGroup  = &pool{name: "errgroup.Group"} // its holders are the children
 )
 
-var pools = []*pool{poolOfSQL, poolOfTransport}
+var pools = []*pool{poolOfSQL, poolOfTransport, poolOfFlight}
 
 // rootPool is the root of the keys of places where a goroutine has a connection: path is the pool's name.
 const rootPool = "pool"
@@ -280,6 +282,12 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 		case mine == (syntax.Key{}) && its == mine && in != nil && of != nil && in.Func == of.Func && len(maybe) < maxMaybe:
 			maybe = append(maybe, g)
 		}
+	}
+	if p == poolOfFlight {
+		if len(sure) > 1 {
+			return nil // which of them makes the equal call is not known
+		}
+		return w.share(sure, RoleHolds, depth)
 	}
 	if p.one != "" && len(w.poolsSeen[p]) == 1 {
 		mine = syntax.Key{} // whatever its name is

@@ -397,3 +397,23 @@ func TestAliveChildren(t *testing.T) {
 		t.Errorf("%d live at once", most)
 	}
 }
+
+// Who waits for an equal call waits for the goroutine that makes it, if there is only one that makes any.
+func TestWaitsOfEqualCall(t *testing.T) {
+	for calls, want := range map[int]int{1: 1, 2: 0} {
+		s := stepper{Recording: analyzetest.Record(t)}
+		ask := in("(*shop).ask", 62)
+		const file = "/root/go/pkg/mod/golang.org/x/sync@v0.1.0/singleflight/singleflight.go"
+		do, call := tachyon.Frame{File: file, Func: "golang.org/x/sync/singleflight.(*Group).Do", Line: 99}, tachyon.Frame{File: file, Func: "golang.org/x/sync/singleflight.(*Group).doCall", Line: 200}
+		list := []did{{1, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 0), analyzetest.Place("sync.(*WaitGroup).Wait", 1), do, ask)}}
+		for i := range calls {
+			list = append(list, sleeps(uint64(2+i), in("fetch", 300), call, do, ask))
+		}
+		s.ticks(10, list...)
+		s.ticks(5, did{1, analyzetest.Running, []tachyon.Frame{ask}})
+		n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "sync.WaitGroup.Wait (*shop).ask")
+		if n.Name != EqualCall || len(n.Next) != want || want == 1 && (n.Next[0].Goroutine != 2 || n.Next[0].Role != RoleHolds) {
+			t.Errorf("%d calls: %+v", calls, n)
+		}
+	}
+}
