@@ -395,3 +395,21 @@ func TestQuotaOfPart(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// Requests that wait at two places while another goroutine waits for the disk have one finding.
+func TestSyncedForTwo(t *testing.T) {
+	r := analyzetest.Record(t)
+	handler := []tachyon.Frame{analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1)}
+	for n, at := range []tachyon.Frame{analyzetest.Place("main.put", 5), analyzetest.Place("main.put", 5), analyzetest.Place("main.remove", 6)} {
+		for from := uint64(0); from < 4_000_000; from += 200_000 {
+			id := uint64(n)*100 + from/200_000 + 1
+			r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.main"})
+			r.Every(10_000, from+10_000, from+150_000, id, 0, append([]tachyon.Frame{analyzetest.Wait("select"), at}, handler...)...)
+		}
+	}
+	r.Every(10_000, 10_000, 4_000_000, 500, 0, analyzetest.Wait("syscall"), analyzetest.Place("os.(*File).Sync", 1), analyzetest.Place("main.flush", 9), analyzetest.Place("main.work", 7))
+	list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second})
+	if len(list) != 1 || list[0].Kind != Fsync || list[0].Function != "main.put" || !slices.ContainsFunc(list[0].Evidence, func(e string) bool { return strings.Contains(e, "main.remove") }) {
+		t.Errorf("%+v", list)
+	}
+}

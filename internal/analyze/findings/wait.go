@@ -1,7 +1,10 @@
 package findings
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/locks"
@@ -54,9 +57,20 @@ func waits(f *facts) error {
 		}
 	}
 	syncer, synced := most(syncs, byPlace)
-	for k, waited := range sums {
+	order := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), byPlace(a.place, b.place), cmp.Compare(a.state, b.state))
+	})
+	var disk *Finding // one cause, wherever requests wait for it
+	for _, k := range order {
+		waited := sums[k]
 		if f.byRequests() {
 			if !f.worth(waited, peerShare) || float64(working) < workingAverage*float64(f.length) {
+				continue
+			}
+			if disk != nil {
+				if len(disk.Evidence) < 5 {
+					disk.Evidence = append(disk.Evidence, fmt.Sprintf("in [%s] at %s: %s", k.state, k.place.text(), f.part(waited)))
+				}
 				continue
 			}
 			if float64(synced) >= syncedShare*float64(f.length) {
@@ -67,6 +81,7 @@ func waits(f *facts) error {
 				x.Command = "waits " + quoted(funcFlag(k.function)) + " %s"
 				x.about = []place{syncer}
 				f.add(x, k.place)
+				disk = &f.found[len(f.found)-1]
 				continue
 			}
 			if n := f.Requests; n != nil && (waited < slowAnswer*time.Duration(n.Count) || float64(waited) > parkedPart*float64(n.Count)*float64(f.length)) {
