@@ -33,6 +33,7 @@ const (
 
 func newRecord(e *env) *cobra.Command {
 	var out, rotation, keep string
+	var children bool
 	var d time.Duration
 	o := attach.Options{}
 	cmd := &cobra.Command{
@@ -41,7 +42,8 @@ func newRecord(e *env) *cobra.Command {
 		Long: `Sample all goroutines of a running Go program from outside, and write a profile that all commands read. The
 program needs nothing of gotach and no symbols, is not stopped and does not notice: its memory is read, nothing else.
 NAME is that of its executable. COMMAND is started, and recorded until it ends, or for the time of -d; it gets the signals
-that gotach gets, and its exit code is gotach's. docs/attach.md has the rights and versions.
+that gotach gets, and its exit code is gotach's. With --children so are the Go programs that it starts, and those that they start: each has a
+file of its own, such as app-worker-4711.tach beside app.tach, and COMMAND may be a script. docs/attach.md has the rights and versions.
 
 A sample has the goroutine's id, state, labels, creator, and its calls with those that were inlined. What runs is seen by perf events of
 the kernel. Where these are not allowed, only the outermost function is known, under [stack not read], and which goroutines had a core
@@ -56,7 +58,8 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 		Example: `  gotach record $(pidof app)
   gotach record app -d 5s --interval 2ms -o app.tach
   gotach record app --rotate 60s,100MB --keep 20
-  gotach record -o app.tach -- ./app -listen :8080`,
+  gotach record -o app.tach -- ./app -listen :8080
+  gotach record --children -o app.tach -- ./run.sh`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 && (cmd.ArgsLenAtDash() != 0 || len(args) == 0) {
 				return fmt.Errorf("record: %d arguments, want a process or its name, or -- and a command; usage: gotach %s", len(args), cmd.Use)
@@ -74,12 +77,15 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 			if o.Rotate.Keep, o.Rotate.KeepBytes, err = rotate.ParseKept(keep); err != nil {
 				return usagef("record: --keep %s: %w", keep, err)
 			}
+			if children && cmd.ArgsLenAtDash() != 0 {
+				return usagef("record: --children is for a command, after --")
+			}
 			endless := cmd.ArgsLenAtDash() == 0 || rotation != "none"
 			if endless && !cmd.Flags().Changed("duration") {
 				d = maxRecord
 			}
 			if cmd.ArgsLenAtDash() == 0 {
-				return e.recordCommand(args, out, d, o)
+				return e.recordCommand(args, out, d, children, o)
 			}
 			pid, err := strconv.Atoi(args[0])
 			if err != nil {
@@ -106,6 +112,7 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 	f.DurationVarP(&d, "duration", "d", 30*time.Second, "record for this `TIME`")
 	f.DurationVar(&o.Interval, "interval", usualInterval, "the `TIME` between two ticks")
 	f.Float64Var(&o.Budget, "budget", usualBudget, "what it may cost, in `PERCENT` of all cores of the machine")
+	f.BoolVar(&children, "children", false, "record the Go programs too that COMMAND starts")
 	f.StringVar(&rotation, "rotate", "none", "begin a new file after a time, a size or both: `LIMITS` such as 60s,100MB")
 	f.StringVar(&keep, "keep", "100,1GB", "of the finished files with --rotate keep so many `FILES` and bytes: a number, a size or both")
 	return cmd
@@ -134,11 +141,16 @@ func (e *env) record(ctx context.Context, p *attach.Process, out string, w *outp
 	}
 	r, err := p.Record(ctx, out, o)
 	e.barDone()
+	if err == nil && r.NoPerf != nil {
+		e.warn(fmt.Errorf("record: %w", r.NoPerf))
+	}
+	return recorded(p, out, w, r, err)
+}
+
+// recorded says to w how a recording went.
+func recorded(p *attach.Process, out string, w *output, r *attach.Recording, err error) error {
 	if err != nil {
 		return named(out, err)
-	}
-	if r.NoPerf != nil {
-		e.warn(fmt.Errorf("record: %w", r.NoPerf))
 	}
 	why := ""
 	if r.Ended != nil {
@@ -157,7 +169,7 @@ func (e *env) record(ctx context.Context, p *attach.Process, out string, w *outp
 
 // recordCommand starts a command and records it. The error has the command's exit code. What gotach says goes to standard error, also that
 // there is no profile: the command may have been too short, or no Go program.
-func (e *env) recordCommand(args []string, out string, d time.Duration, o attach.Options) error {
+func (e *env) recordCommand(args []string, out string, d time.Duration, children bool, o attach.Options) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.stdin, e.stdout.w, e.stderr.w
 	signals := make(chan os.Signal, 8)
@@ -170,6 +182,8 @@ func (e *env) recordCommand(args []string, out string, d time.Duration, o attach
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
+	var p *attach.Process
+	var err error
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	ended := make(chan error, 1)
 	go func() {
@@ -185,8 +199,9 @@ func (e *env) recordCommand(args []string, out string, d time.Duration, o attach
 			_ = cmd.Process.Signal(s) // it may have ended
 		}
 	}()
-	p, err := attach.Await(ctx, cmd.Process.Pid)
-	if err == nil {
+	if children {
+		err = e.recordChildren(ctx, cmd.Process.Pid, out, o)
+	} else if p, err = attach.Await(ctx, cmd.Process.Pid); err == nil {
 		err = e.record(ctx, p, out, e.stderr, o)
 	}
 	if err != nil {

@@ -231,8 +231,10 @@ func (r *run) execute(cmd *exec.Cmd) (int, error) {
 		select {
 		case <-ended:
 		case <-time.After(interruptTests):
-			for _, test := range children(cmd.Process.Pid) {
-				_ = test.Signal(os.Interrupt)
+			for _, pid := range Children(cmd.Process.Pid) {
+				if test, err := os.FindProcess(pid); err == nil {
+					_ = test.Signal(os.Interrupt)
+				}
 			}
 		}
 	})
@@ -248,16 +250,14 @@ func (r *run) execute(cmd *exec.Cmd) (int, error) {
 // interruptTests is the time after which an interrupt is passed on to the tests.
 const interruptTests = time.Second
 
-// children returns the processes that a process has started, on Linux.
-func children(pid int) (list []*os.Process) {
+// Children returns the processes that a process has started, on Linux.
+func Children(pid int) (list []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is right
 	for _, file := range files {
 		text, _ := os.ReadFile(file) // the thread may have ended
 		for field := range strings.FieldsSeq(string(text)) {
 			if id, err := strconv.Atoi(field); err == nil {
-				if p, err := os.FindProcess(id); err == nil {
-					list = append(list, p)
-				}
+				list = append(list, id)
 			}
 		}
 	}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
+
+// With --children, the Go programs that a command starts have files of their own, also if the command is a script.
+func TestRecordChildren(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		testenv.Skip(t, "programs of "+runtime.GOARCH+" are not read")
+	}
+	app := filepath.Join(t.TempDir(), "app")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", app, "./testdata/children").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range []struct {
+		command []string
+		first   int // files of the command itself
+		others  int
+	}{
+		{[]string{app}, 1, 2},
+		{[]string{"sh", "-c", `"$0"; exit 7`, app}, 0, 3},
+		{[]string{"sh", "-c", `exec "$0"`, app}, 1, 2},
+	} {
+		dir := t.TempDir()
+		cmd := testCommand(t, "gotach", append([]string{"record", "--children", "-o", filepath.Join(dir, "x.tach"), "--"}, c.command...)...)
+		in := testenv.Must(cmd.StdinPipe())
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		must(cmd.Start())
+		found := func(pattern string) []string { return testenv.Must(filepath.Glob(filepath.Join(dir, pattern))) }
+		testenv.Await(func() bool { return len(found("x-app-*.tach")) == c.others && len(found("x.tach")) == c.first })
+		must(in.Close())
+		err := cmd.Wait()
+		if wants := 7 * (1 - c.first); cmd.ProcessState.ExitCode() != wants {
+			t.Errorf("%v: %v, want exit code %d\n%s", c.command, err, wants, &said)
+		}
+		pids := map[string]bool{}
+		for _, path := range append(found("x.tach"), found("x-app-*.tach")...) {
+			out := string(testenv.Must(testCommand(t, "gotach", "info", path).Output()))
+			m := regexp.MustCompile(`process +(\d+) on`).FindStringSubmatch(out)
+			if m == nil || strings.Contains(path, "x-app-") && !strings.Contains(path, "x-app-"+m[1]+".tach") || strings.Contains(out, "not stopped") {
+				t.Errorf("%s:\n%s", path, out)
+				continue
+			}
+			pids[m[1]] = true
+			if !strings.Contains(said.String(), filepath.Base(path)+": ") {
+				t.Errorf("nothing is said of %s:\n%s", path, &said)
+			}
+		}
+		if len(pids) != c.first+c.others || strings.Contains(said.String(), "no whole profile") {
+			t.Errorf("%v: files of the processes %v\n%s", c.command, pids, &said)
+		}
+		if left := len(testenv.Must(os.ReadDir(dir))); left != len(pids) {
+			t.Errorf("%d files", left)
+		}
+	}
+}
