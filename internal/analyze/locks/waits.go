@@ -232,6 +232,7 @@ func (w *waitChains) load(file int) {
 // result returns nodes, the most time first.
 func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 	list := make([]WaitNode, 0, len(nodes))
+	nodes, objects := w.alike(nodes)
 	for key, n := range nodes {
 		x := WaitNode{
 			Time: reader.Micros(n.time), State: key.state, HolderFrame: HolderFrame{key.frame.Func, key.frame.File, int(key.frame.Line)},
@@ -253,6 +254,9 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 			if n := w.objects[key.object].Capacity; n > 0 && key.state == "chan send" {
 				x.Name = fmt.Sprintf("%s (%d of %d places taken)", x.Name, n, n) // else nobody would wait
 			}
+			if n := objects[key]; n > 0 {
+				x.Name, x.Object = fmt.Sprintf("%s (%d objects)", lastNumber.ReplaceAllString(w.name(key.object, sums), ""), n), 0
+			}
 		}
 		most := uint64(0)
 		for g, time := range n.goroutines {
@@ -268,6 +272,63 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Role, b.Role), cmp.Compare(a.Known, b.Known), compareIn(a.In, b.In))
 	})
 	return list
+}
+
+var lastNumber = regexp.MustCompile(` \d+$`)
+
+// alike returns the nodes with one for those that differ by the object only, if these have the same name and are as many as a group of
+// locks has, such as a channel that each call makes. It returns how many objects these are.
+func (w *waitChains) alike(nodes map[chainKey]*chainNode) (map[chainKey]*chainNode, map[chainKey]int) {
+	type group struct {
+		chainKey
+		name string
+	}
+	groups := map[group][]int32{}
+	of := func(key chainKey) (g group, ok bool) {
+		sums := w.sums[key.object]
+		if key.object <= 0 || key.known != nil || key.peer != "" || sums == nil {
+			return g, false
+		}
+		g = group{key, lastNumber.ReplaceAllString(w.name(key.object, sums), "")}
+		g.object = 0
+		return g, true
+	}
+	for key := range nodes {
+		if g, ok := of(key); ok {
+			groups[g] = append(groups[g], key.object)
+		}
+	}
+	out, objects := map[chainKey]*chainNode{}, map[chainKey]int{}
+	for key, n := range nodes {
+		if g, ok := of(key); ok && len(groups[g]) >= fewestAlike {
+			key.object = slices.Min(groups[g])
+			objects[key] = len(groups[g])
+			if out[key] == nil {
+				out[key] = &chainNode{goroutines: map[uint64]uint64{}}
+			}
+			out[key].plus(n)
+			continue
+		}
+		out[key] = n
+	}
+	return out, objects
+}
+
+// plus adds another node and what is below it.
+func (n *chainNode) plus(x *chainNode) {
+	n.time, n.alone, n.unknown, n.more = n.time+x.time, n.alone+x.alone, n.unknown+x.unknown, n.more || x.more
+	for g, time := range x.goroutines {
+		n.goroutines[g] += time
+	}
+	for key, below := range x.next {
+		if n.next == nil {
+			n.next = map[chainKey]*chainNode{}
+		}
+		if n.next[key] == nil {
+			n.next[key] = &chainNode{goroutines: map[uint64]uint64{}}
+		}
+		n.next[key].plus(below)
+	}
 }
 
 func compareIn(a, b *HolderFrame) int {

@@ -417,3 +417,26 @@ func TestWaitsOfEqualCall(t *testing.T) {
 		}
 	}
 }
+
+// Objects of one kind for which goroutines wait at one line are one row, if they are many, such as the groups that each call makes.
+func TestWaitsOfAlike(t *testing.T) {
+	for n, want := range map[int]int{2: 2, 4: 1} {
+		s := stepper{Recording: analyzetest.Record(t)}
+		var list []did
+		var objects []tachyon.Object
+		for i := 1; i <= n; i++ {
+			wait := append(analyzetest.WaitFor("sync.WaitGroup.Wait", int32(i)), analyzetest.Place("sync.(*WaitGroup).Wait", 1), in("(*shop).ask", 62))
+			list = append(list, did{uint64(i), 0, wait}, did{uint64(10 + i), 0, wait})
+			objects = append(objects, tachyon.Object{Number: int32(i), Kind: tachyon.ObjectWaitGroup, Addr: uint64(0xc000010000 + 64*i)})
+		}
+		s.ticks(10, list...)
+		waits := s.waits(WaitOptions{Func: regexp.MustCompile("ask")}, objects...)
+		if len(waits.Chains) != want {
+			t.Fatalf("%d objects: %+v", n, waits.Chains)
+		}
+		x := &waits.Chains[0]
+		if want == 1 && (!strings.HasSuffix(x.Name, " (4 objects)") || x.Object != 0 || x.Time != time.Duration(2*n)*10*time.Millisecond || x.Others != 2*n-1 || x.Unknown != x.Time) {
+			t.Errorf("%+v", x)
+		}
+	}
+}
