@@ -78,9 +78,15 @@ func (n *Source) pollsOf(l *goruntime.Layout, fd int, field uintptr, wait func()
 		wait()
 	})
 	g := <-tell
-	for end := n.patience.Wait(); n.patience.Lasts() || time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+	var end time.Time // while it waits
+	for n.patience.Lasts() && (end.IsZero() || time.Now().Before(end)) {
+		time.Sleep(20 * time.Microsecond)
 		if uint32(mem.ReadWord(g+l.GStatus)) != goruntime.GWaiting || mem.ReadWord(g+l.GM) != 0 {
-			continue // it has had no core yet
+			end = time.Time{}
+			continue
+		}
+		if end.IsZero() {
+			end = n.patience.Wait()
 		}
 		sp, hi := uintptr(mem.ReadWord(g+l.GSchedSP)), uintptr(mem.ReadWord(g+l.GStackHi))
 		if sp >= hi {
