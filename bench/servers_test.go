@@ -73,6 +73,27 @@ func TestMeasureRequests(t *testing.T) {
 	}
 }
 
+// TestMeasureIdle measures what a session costs in a server that nobody asks for anything, but whose timers wake goroutines. At night
+// that is all servers.
+func TestMeasureIdle(t *testing.T) {
+	servers, tags := []string{"timers"}, "small"
+	length := testenv.Times(6*time.Second, 30*time.Second)
+	if length == 30*time.Second {
+		servers, tags = append(servers, "nats", "etcd"), ""
+	}
+	bin := buildServers(t, tags)
+	for _, server := range servers {
+		t.Run(server, func(t *testing.T) {
+			judge.AtMost(t, "cost in an idle server: "+server, "% of a core", 0.4, func() (percent float64) {
+				if _, err := fmt.Sscan(runServer(t, "alone", bin, "idle/"+server, fmt.Sprint(length.Seconds()), t.TempDir()), &percent); err != nil {
+					t.Fatal(err)
+				}
+				return percent
+			})
+		})
+	}
+}
+
 // buildServers builds bench/servers, which is a module that is not in the workspace.
 func buildServers(t *testing.T, tags string) (bin string) {
 	bin = filepath.Join(t.TempDir(), "servers")

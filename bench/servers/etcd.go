@@ -13,28 +13,16 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-func init() { loads["etcd"] = etcdServer }
+func init() { loads["etcd"], idles["etcd"] = etcdServer, startEtcd }
 
 // watcher is the key of a context value.
 type watcher struct{}
 
 // etcdServer is written to by several clients. Others watch keys that do not change, and keep leases alive.
 func etcdServer(stop <-chan struct{}, folder string) error {
-	cfg := embed.NewConfig()
-	cfg.Dir = filepath.Join(folder, "etcd")
-	cfg.LogLevel = "error"
-	for _, l := range []*[]url.URL{&cfg.ListenClientUrls, &cfg.AdvertiseClientUrls} {
-		*l = []url.URL{{Scheme: "http", Host: "127.0.0.1:23790"}}
-	}
-	for _, l := range []*[]url.URL{&cfg.ListenPeerUrls, &cfg.AdvertisePeerUrls} {
-		*l = []url.URL{{Scheme: "http", Host: "127.0.0.1:23800"}}
-	}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
+	if err := startEtcd(folder); err != nil {
 		return err
 	}
-	<-e.Server.ReadyNotify()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:23790"}})
 	if err != nil {
 		return err
@@ -67,5 +55,24 @@ func etcdServer(stop <-chan struct{}, folder string) error {
 			})
 		})
 	}
+	return nil
+}
+
+func startEtcd(folder string) error {
+	cfg := embed.NewConfig()
+	cfg.Dir = filepath.Join(folder, "etcd")
+	cfg.LogLevel = "error"
+	for _, l := range []*[]url.URL{&cfg.ListenClientUrls, &cfg.AdvertiseClientUrls} {
+		*l = []url.URL{{Scheme: "http", Host: "127.0.0.1:23790"}}
+	}
+	for _, l := range []*[]url.URL{&cfg.ListenPeerUrls, &cfg.AdvertisePeerUrls} {
+		*l = []url.URL{{Scheme: "http", Host: "127.0.0.1:23800"}}
+	}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return err
+	}
+	<-e.Server.ReadyNotify()
 	return nil
 }

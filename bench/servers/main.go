@@ -4,7 +4,7 @@
 //	servers LOAD SECONDS FOLDER
 //
 // With requests/LOAD it writes gotach's profile only, and what the load says of its own requests. With alone/LOAD it writes
-// gotach's profile only.
+// gotach's profile only. With idle/SERVER there are no clients, and it prints what a session costs.
 // The clients are in the same process. With the build tag small there are only the programs of small.go, without other modules.
 // TestMeasureServers of package bench runs all loads.
 package main
@@ -42,18 +42,22 @@ func main() {
 
 func run(args []string) error {
 	var seconds int
-	name, logged, alone := "", false, false
+	name, logged, alone, quiet := "", false, false, false
 	if len(args) == 3 {
 		name, logged = strings.CutPrefix(args[0], "requests/")
 		name, alone = strings.CutPrefix(name, "alone/")
+		name, quiet = strings.CutPrefix(name, "idle/")
 	}
-	if loads[name] == nil {
+	if loads[name] == nil && (!quiet || idles[name] == nil) {
 		return fmt.Errorf("usage: servers LOAD SECONDS FOLDER; LOAD is one of %s", strings.Join(slices.Sorted(maps.Keys(loads)), ", "))
 	}
 	if _, err := fmt.Sscan(args[1], &seconds); err != nil {
 		return err
 	}
 	folder := args[2]
+	if quiet {
+		return idle(idles[name], time.Duration(seconds)*time.Second, folder)
+	}
 	stop := make(chan struct{})
 	if err := loads[name](stop, folder); err != nil {
 		return err

@@ -10,16 +10,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-func init() { loads["nats"] = natsServer }
+func init() {
+	loads["nats"] = natsServer
+	idles["nats"] = func(folder string) error {
+		_, err := startNATS(folder)
+		return err
+	}
+}
 
 // natsServer has a stream in JetStream, with publishers and a consumer.
 func natsServer(stop <-chan struct{}, folder string) error {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(folder, "jetstream"), NoSigs: true})
+	s, err := startNATS(folder)
 	if err != nil {
 		return err
 	}
-	go s.Start()
-	s.ReadyForConnections(10 * time.Second)
 	c, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		return err
@@ -47,4 +51,14 @@ func natsServer(stop <-chan struct{}, folder string) error {
 		go until(stop, func() { js.Publish("s.a", payload) })
 	}
 	return nil
+}
+
+func startNATS(folder string) (*server.Server, error) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(folder, "jetstream"), NoSigs: true})
+	if err != nil {
+		return nil, err
+	}
+	go s.Start()
+	s.ReadyForConnections(10 * time.Second)
+	return s, nil
 }

@@ -81,7 +81,7 @@ type found struct {
 func find(s *shared, c *circle, entry, g uintptr) {
 	status := mem.Load32(g+s.Off.GStatus) &^ goruntime.GScan
 	s.was.lives = goruntime.Alive(status)
-	s.was.mark = mem.Load64(entry + entryMark*8)
+	s.was.mark = mem.Load64(entry+entryMark*8) &^ placeBits
 	s.was.first = mem.Load64(g+s.Off.GID) != mem.Load64(entry+entryGoid*8) || c == &s.active && mem.Load64(entry+entryFrom*8) != 0
 	s.was.rests = s.was.lives && !s.was.first && unmoved(s, g, entry, mem.Load64(g+s.Off.GWaitSince))
 	s.was.wants = s.was.lives && !s.was.rests && status != goruntime.GRunning && status != goruntime.GCopying
@@ -114,9 +114,6 @@ func settle(s *shared, c *circle, before, index uint64) {
 			after = uintptr(unsafe.Pointer(&s.moverAfter))
 		}
 		if m := mark(s, uintptr(mem.Load64(entry+entryG*8))); m == 0 || m != s.was.mark {
-			if m != 0 && s.was.mark != 0 {
-				s.stirred++
-			}
 			to, moved = &s.moving, s.now
 		} else if s.now-moved > mem.Load64(after) {
 			to = &s.still
@@ -161,11 +158,15 @@ func mark(s *shared, g uintptr) uint64 {
 // known ends at the plugin's code, so all stacks are recorded anew then.
 const markModules = 57
 
+// placeBits are the bits of a recorded mark that say where its goroutine was, by the PCs of its stack. They are 0 in what mark returns, and of
+// a recorded mark never all 0.
+const placeBits = 0xffff << 16
+
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func markOf(modules, goid, seq, reason uint64) uint64 {
-	return 1<<63 | modules&63<<markModules | goid<<16&(1<<markModules-1) | seq<<8 | reason
+	return 1<<63 | modules&63<<markModules | goid<<32&(1<<markModules-1) | seq<<8 | reason
 }
 
 // enter adds an entry to a circle. It will be the last one of the present turn. moved is

@@ -16,7 +16,7 @@
 // All records go to a ring outside the Go heap (shared.go). An ordinary goroutine, the
 // drain, empties the ring (drain.go), builds stacks (stacks.go)
 // and passes samples on. The budget bounds the cost (package cost): ticks come as often as it
-// allows, up to the rate asked for, and less often while nothing runs (pace.go). Running
+// allows, up to the rate asked for, and less often while the program is idle (pace.go). Running
 // goroutines are sampled at every tick, the others when they have moved or have rested for a while (turns.go).
 //
 // Ticks say where goroutines are, CPU timers where cores go (cputimer.go, cpu.go). Each thread that runs goroutines has a timer

@@ -129,7 +129,7 @@ func onTick(s *shared) {
 	s.late = now - min(now, s.deadline)
 	s.before, s.now = s.now, now
 	s.ticks++
-	s.found, s.stirred = 0, 0
+	s.found, s.events = 0, 0
 	s.write = s.head
 	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) == s.write {
 		s.ringAt = -s.write // at its beginning again: what was written lately is in the processor's caches

@@ -17,8 +17,8 @@ func (f *fakes) move(i uint64) {
 	mem.Store64(f.g(i)+f.s.Off.GWaitSince, 0)
 }
 
-// TestMovers checks that goroutines that move are visited at every tick, beside many that do not move, and
-// that these are visited too.
+// TestMovers checks that goroutines that move are visited at every tick, beside many that do not move,
+// that these are visited too, and that a tick knows to which of them something has happened.
 func TestMovers(t *testing.T) {
 	const goroutines, movers, visits = 640, 10, 20
 	f := newFakes(t)
@@ -28,16 +28,25 @@ func TestMovers(t *testing.T) {
 	for i := range uint64(goroutines) {
 		f.start(i)
 	}
+	const input = 5 // the reason of one that waits for input: all others wake up for a timer
+	f.s.waits.Poll = 1 << input
+	reason := f.g(goroutines/movers) + f.s.Off.GWaitReason
+	mem.Store32(reason&^3, input<<(8*(reason&3)))
 	const usual = 300 // ticks until it is known which goroutines move
 	others := map[uint64]bool{}
 	for tick := range 2 * usual {
+		events := uint64(1)
 		for i := range uint64(movers) {
 			f.move(i * goroutines / movers)
+			if pc := f.g(i*goroutines/movers) + f.s.Off.GSchedPC; tick%2 == 0 && i%2 == 0 {
+				mem.Store64(pc, mem.Load64(pc)^4096) // it waits at another place than before
+				events++
+			}
 		}
-		f.s.stirred = 0
+		f.s.events = 0
 		told := f.tick(t)
-		if tick >= usual && f.s.stirred != movers {
-			t.Fatalf("tick %d: %d goroutines have moved, not %d", tick, f.s.stirred, movers)
+		if tick >= usual && f.s.events != events {
+			t.Fatalf("tick %d: something has happened to %d goroutines, not %d", tick, f.s.events, events)
 		}
 		for i := range uint64(goroutines) {
 			goid := mem.Load64(f.g(i) + f.s.Off.GID)

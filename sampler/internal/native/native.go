@@ -185,9 +185,9 @@ func (n *Source) begin(period uint64) uint64 {
 	s := n.s
 	now := monotonicNow()
 	s.asked, s.period, s.deadline, s.now, s.before = period, period, now+period, now, now
-	s.others, s.ownUntil, s.passDue = 0, 0, ^uint64(0)
+	s.others, s.measured, s.passing, s.ownUntil, s.passDue = 0, 0, 0, 0, ^uint64(0)
 	s.forCost, s.running = 0, 0
-	s.lastRan, s.idle, s.forIdle, s.ran, s.hurry, s.asleep = now, 0, 0, 0, 0, 0
+	s.lastRan, s.awake, s.idle, s.forIdle, s.ran, s.hurry, s.asleep = now, uint64(idleAfter), 0, 0, 0, 0, 0
 	readClock(s)
 	if s.sched != 0 {
 		s.living, s.area = s.count(), 0

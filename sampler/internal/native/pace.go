@@ -12,24 +12,25 @@ import (
 	"github.com/gotach/profiler/sampler/internal/cost"
 )
 
-// When the next tick comes, and when the drain is woken for it. While nothing runs, ticks come
-// later, and the drain sleeps for long: an idle program costs nearly nothing.
+// When the next tick comes, and when the drain is woken for it. While the program is idle, ticks come
+// later, and the drain sleeps for long, so that it costs nearly nothing. A server that nobody asks for anything is
+// idle too, although its timers wake goroutines many times a second: these soon wait again where they waited before.
 
 const (
-	// idleAfter is the time for which nothing must have run until ticks come later. In a program that
+	// idleAfter is the time for which the program must have done nothing until ticks come later. It doubles with each tick that
+	// finds something, up to idleLatest. In a program that
 	// does something more often than that, the time between two ticks does not depend on what it
-	// does. Otherwise there would be more time before the tick that finds something running than
+	// does. Otherwise there would be more time before the tick that finds something than
 	// after it, and short runs and waits would be shown too long.
-	idleAfter = 100 * time.Millisecond
+	idleAfter, idleLatest = 100 * time.Millisecond, 1600 * time.Millisecond
 
-	// From then on the mean time between two ticks is the time for which nothing has run, divided by
+	// From then on the mean time between two ticks is the time for which nothing was done, divided by
 	// idlePart, up to idlestTicks. So a wait, and the pause before it, are wrong by a fraction at most.
 	idlePart    = 8
 	idlestTicks = 200 * time.Millisecond
 
-	// A process that has used less CPU time between two ticks has not run, in ns. To wake a thread
-	// alone takes more.
-	asGoodAsIdle = 3000
+	// A process that uses more than one part in busyPart of a core is not idle.
+	busyPart = 32
 
 	// afterPass is the time for which the runtime may be busy after a pass of the drain, in ns.
 	afterPass = 5e6
@@ -42,8 +43,8 @@ const (
 // samples. With a whole period of randomness each tick is independent. Delays do not add up;
 // ticks that are late by more than a period are lost.
 //
-// If nothing has run for idleAfter, ticks come later and later. At the first tick that finds that
-// something has run, the time is the usual one again.
+// If the program has done nothing for long, ticks come later and later. At the first tick that finds that
+// it has done something, or a goroutine that runs, the time is the usual one again.
 //
 //go:nosplit
 //go:norace
@@ -52,13 +53,17 @@ func next(s *shared) {
 	ran := hasRun(s)
 	period := max(s.asked, mem.Load64(uintptr(unsafe.Pointer(&s.period))))
 	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0 {
-		period, s.lastRan = s.asked, s.now
+		period, ran = s.asked, true
 	}
 	s.forCost += period - s.asked
 	switch {
-	case ran || s.lastRan == s.now:
+	case ran:
+		s.awake = min(2*s.awake, uint64(idleLatest))
+		if s.idle != 0 {
+			s.awake = uint64(idleAfter)
+		}
 		s.lastRan, s.idle = s.now, 0
-	case s.now-s.lastRan >= max(uint64(idleAfter), idlePart*period) && period < uint64(idlestTicks):
+	case s.found == 0 && s.now-s.lastRan >= max(s.awake, idlePart*period) && period < uint64(idlestTicks):
 		s.idle = min((s.now-s.lastRan)/idlePart, uint64(idlestTicks))
 		s.forIdle += s.idle - period
 		period = s.idle
@@ -89,9 +94,9 @@ func (s *shared) chance() uint64 {
 	return x >> 32
 }
 
-// hasRun reports whether the program runs at this tick, or has run since the tick before. If no P has
-// a goroutine now, and no goroutine is known to have moved, it compares the CPU time of the process with that of this thread. Threads that have
-// nothing to do use none at all. A pass of the drain, and what the runtime does for it, does not count.
+// hasRun reports whether the program does something that more ticks would show: whether this tick has found a goroutine that is new, waits at
+// another place than before, or waits for input as before but has had some, or the process has used the CPU. Other goroutines that wake up
+// and wait again at the same place, as for a timer, do not count, and neither does a pass of the drain, with what the runtime does for it.
 //
 //go:nosplit
 //go:norace
@@ -103,20 +108,25 @@ func hasRun(s *shared) bool {
 	}
 	s.passesBefore = passes
 	s.running += s.found
-	before := s.others
-	s.others = 0
-	if s.found != 0 || s.stirred != 0 && s.before >= s.ownUntil {
-		return true
+	return s.events != 0 && s.before >= s.ownUntil || usesCPU(s)
+}
+
+// usesCPU reports whether the process has used more than a part of a core, without the tick thread and the passes of the drain, since the
+// time was measured last. It is measured once in idleAfter at most.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func usesCPU(s *shared) bool {
+	passed := s.now - s.measured
+	if passed < uint64(idleAfter) {
+		return false
 	}
-	if mem.Syscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) == 0 {
-		s.others = s.cpuTime[0]*1e9 + s.cpuTime[1]
-	}
-	if mem.Syscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) == 0 {
-		s.others -= s.cpuTime[0]*1e9 + s.cpuTime[1]
-	}
-	// The thread's clock is read later. If it lost its core between the two, the difference is too small.
-	s.others = max(s.others, before)
-	return s.before >= s.ownUntil && (before == 0 || s.others > before+asGoodAsIdle)
+	own := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.passing))) + cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)))
+	others := cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime))) - own
+	used := int64(others - s.others)
+	s.measured, s.others = s.now, others
+	return used > int64(passed/busyPart)
 }
 
 // wakeDrain ends a long wait of the drain if something has run for cost.PassEvery, so that its

@@ -17,29 +17,29 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// TestIdlePace checks that ticks come later while nothing runs, and as usual at the first tick that finds
-// something running.
+// TestIdlePace checks that ticks come later while the program does nothing, and as usual at the first tick that finds
+// that it has done something, or a goroutine that runs.
 func TestIdlePace(t *testing.T) {
 	const period = 1e6
-	s := &shared{period: period, random: 0x9e3779b97f4a7c15, now: 1e9, before: 1e9, lastRan: 1e9}
-	tick := func(running uint64) {
+	s := &shared{period: period, random: 0x9e3779b97f4a7c15, now: 1e9, before: 1e9, lastRan: 1e9, awake: uint64(idleAfter), passDue: ^uint64(0)}
+	tick := func(running, events uint64) {
 		s.before, s.now = s.now, max(s.deadline, s.now+1)
-		s.found = running
-		s.passes += 2 // or else the CPU time of this process would count
+		s.found, s.events = running, events
+		s.measured = s.now // or else the CPU time of this process would count
 		next(s)
 	}
-	quiet := func(from uint64) (ticks int, longest uint64) {
+	quiet := func(from uint64, awake time.Duration) (ticks int, longest uint64) {
 		for s.now < from+uint64(5*time.Second) {
-			tick(0)
-			if s.now < from+uint64(idleAfter) && s.idle != 0 {
-				t.Fatalf("%v after something ran the program counts as idle", time.Duration(s.now-from))
+			tick(0, 0)
+			if idle, since := s.idle != 0, time.Duration(s.now-from); idle && since < awake || !idle && since > awake+2*time.Duration(period) {
+				t.Fatalf("%v after it did something the program counts as idle: %v, want %v", since, idle, awake)
 			}
 			ticks++
 			longest = max(longest, s.deadline-s.now)
 		}
 		return ticks, longest
 	}
-	ticks, longest := quiet(1e9)
+	ticks, longest := quiet(1e9, idleAfter)
 	const rarestAfter = idlePart * idlestTicks // then ticks do not get rarer any more
 	usual, more := float64(idleAfter)/period, idlePart*math.Log(float64(rarestAfter)/float64(idleAfter))
 	idle := (5*time.Second - rarestAfter).Seconds() / idlestTicks.Seconds()
@@ -50,70 +50,74 @@ func TestIdlePace(t *testing.T) {
 	if all := float64(ticks) + float64(s.forIdle)/period; all < 4200 || all > 5800 {
 		t.Errorf("%.0f ticks reached or left out in 5 s, %d asked", all, 5000)
 	}
-	tick(1)
-	if s.idle != 0 || s.deadline-s.now > period*3/2 {
+	tick(1, 0)
+	if s.deadline-s.now > period*3/2 {
 		t.Errorf("after a tick that found something running the next one comes after %v", time.Duration(s.deadline-s.now))
 	}
-	quiet(s.now)
+	tick(0, 0)
+	if s.deadline-s.now < uint64(idlestTicks)/2 {
+		t.Errorf("a goroutine that ran for an instant brings the next tick after %v", time.Duration(s.deadline-s.now))
+	}
+	for awake := idleAfter; awake <= 2*idleLatest; awake *= 2 { // each further tick that finds something doubles it
+		tick(0, 1)
+		if s.idle != 0 || s.deadline-s.now > period*3/2 {
+			t.Errorf("after a tick that found a new goroutine the next one comes after %v", time.Duration(s.deadline-s.now))
+		}
+		for more := idleAfter; more < awake; more *= 2 {
+			tick(0, 1)
+		}
+		quiet(s.now, min(awake, idleLatest))
+	}
 	s.hurry = 1
-	tick(0)
+	tick(0, 0)
 	if s.idle != 0 {
 		t.Errorf("in a hurry ticks come later: after %v", time.Duration(s.idle))
 	}
 }
 
-// TestHasRun checks that the CPU time of the process shows what ran between two ticks, without that of
-// the tick thread and of the drain.
+// TestHasRun checks that what has happened to goroutines and the CPU time of the process show that the program does something, without what
+// the tick thread and the drain do.
 func TestHasRun(t *testing.T) {
 	runtime.LockOSThread() // this is the tick thread
 	defer runtime.UnlockOSThread()
 	s := &shared{passDue: ^uint64(0)}
 	ran := func() bool {
-		s.before, s.now = s.now, s.now+1e9
+		s.before, s.now = s.now, s.now+uint64(idleAfter)
 		return hasRun(s)
 	}
-	if !ran() {
-		t.Error("what was before the first tick does not count")
-	}
-	work := func() {
-		for begin := cost.ProcessCPU(); cost.ProcessCPU() < begin+100_000; {
+	work := func() { // for more than is nothing
+		for begin := cost.ProcessCPU(); cost.ProcessCPU() < begin+2*uint64(idleAfter)/busyPart; {
 		}
 	}
-	alone := false
-	testenv.Await(func() bool { // the collector may run
-		ran()
-		work()
-		alone = !ran()
-		return alone
-	})
-	if !alone {
-		t.Error("the tick thread counts")
+	other := func() { // on another thread
+		done := make(chan bool)
+		go func() { work(); close(done) }()
+		<-done
 	}
 	for _, step := range []struct {
 		what  string
 		first func()
-		runs  bool // a goroutine works before it
 		ran   bool
 	}{
-		{"what ran on another thread", func() {}, true, true},
-		{"nothing", func() {}, false, false},
-		{"a pass of the drain", func() { s.passes = 1 }, true, false},
-		{"the rest of the pass", func() { s.passes = 2 }, true, false},
-		{"nothing", func() {}, false, false},
-		{"the beginning of a pass", func() { s.passDue = s.now }, true, false},
-		{"nothing", func() { s.passDue = ^uint64(0) }, false, false},
-		{"a goroutine that has moved", func() { s.stirred = 1 }, false, true},
-		{"one that has moved in a pass of the drain", func() { s.passes = 4 }, false, false},
-		{"nothing", func() { s.stirred = 0 }, false, false},
-		{"a goroutine that runs", func() { s.found = 1 }, false, true},
-		{"what ran at the tick before", func() { s.found = 0 }, false, true},
+		{"nothing", func() {}, false},
+		{"what the tick thread does", work, false},
+		{"what another thread does", other, true},
+		{"a pass of the drain", func() { before := cost.ProcessCPU(); other(); s.passing += cost.ProcessCPU() - before }, false},
+		{"a new goroutine", func() { s.events = 1 }, true},
+		{"a new goroutine in a pass of the drain", func() { s.passes++ }, false},
+		{"the same after the pass", func() { s.passes += 2 - s.passes&1 }, false},
+		{"the same when a pass is due", func() { s.passDue = s.now }, false},
+		{"a new goroutine, with no pass", func() { s.passDue, s.ownUntil = ^uint64(0), 0 }, true},
 	} {
-		if step.runs {
-			done := make(chan bool)
-			go func() { work(); close(done) }()
-			<-done
-		}
-		if step.first(); ran() != step.ran && step.what != "nothing" {
+		right := false
+		testenv.Await(func() bool { // the collector may run
+			s.ownUntil, s.now = 0, s.now+uint64(idleAfter)
+			usesCPU(s)
+			step.first()
+			right = ran() == step.ran
+			return right
+		})
+		if !right {
 			t.Errorf("%s counts: %v", step.what, !step.ran)
 		}
 	}

@@ -67,6 +67,7 @@ func (n *Source) pass() {
 	defer func() { mem.StoreRelease(passes, n.s.passes+1) }()
 	spent := n.timed(func() { n.drain.out.Batch(n.drain.pass) })
 	s := n.s
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.passing)), s.passing+spent)
 	now := n.clocks()
 	now.Pass = float64(spent)
 	n.budget.Spend(now)

@@ -85,10 +85,11 @@ type shared struct {
 	ending     uint64  // 1: the tick that has recorded them is the last one
 	quiet      uint64  // 1: no more signals to running goroutines
 	period     uint64  // ns, mean time between two ticks that the budget allows while something runs
-	hurry      uint64  // 1: ticks come as often as asked, and do not come later while nothing runs
+	hurry      uint64  // 1: ticks come as often as asked, and do not come later while the program is idle
 	drainG     uint64  // the drain's g
 	passes     uint64  // begins and ends of the drain's passes; odd: one is under way
 	passDue    uint64  // time of the next pass
+	passing    uint64  // CPU time of all passes, ns
 	pollFull   uint64  // 1: pollPages has no room for further pages
 	asleep     uint64  // 1: the drain waits for long, and the handler may ring
 	bell       uintptr // Source.bell
@@ -108,16 +109,18 @@ type shared struct {
 
 	// See pace.go.
 	found        uint64 // Ps that have a goroutine at this tick
-	stirred      uint64 // goroutines that it has found to have moved since the look before
+	events       uint64 // goroutines that it has found to be new, to wait at another place than at the visit before, or to have had input
 	passesBefore uint64 // passes at the tick before
 	ownUntil     uint64 // until then the CPU time of the process may be that of a pass of the drain
-	others       uint64 // CPU time of the process without the tick thread's, ns; 0: not known, something has run
-	lastRan      uint64 // time of the latest tick that found that something had run
-	idle         uint64 // ns, mean time to the next tick if nothing has run for long, else 0
+	others       uint64 // CPU time of the process without the profiler's at the time measured, ns
+	measured     uint64
+	lastRan      uint64 // time of the latest tick that found that the program had done something
+	awake        uint64 // ns for which it must have done nothing since to be idle
+	idle         uint64 // ns, mean time to the next tick if that is long ago, else 0
 	running      uint64 // sum of found over all ticks
 	forCost      uint64 // ns by which ticks came later, in the mean, to stay within the budget
-	forIdle      uint64 // ns by which ticks came later, in the mean, because nothing ran
-	ran          uint64 // ticks that found that something had run
+	forIdle      uint64 // ns by which ticks came later, in the mean, because the program was idle
+	ran          uint64 // ticks that found that it had done something
 	ranSince     bool   // there was one since the latest pass began
 	ranPasses    uint64 // number of passes that had begun then
 	quietTo      uint64 // time of the latest tick before that one

@@ -22,7 +22,7 @@ import (
 var stalling = map[string][]string{
 	"handler.go": {"takeTicks", "onTick", "interruptAll", "interrupt", "harvest"},
 	"census.go":  {"census"},
-	"pace.go":    {"next", "hasRun", "wakeDrain"},
+	"pace.go":    {"next", "hasRun", "usesCPU", "wakeDrain"},
 	"turns.go":   {"visitSome", "visitMovers", "visitNew"},
 	"newgs.go":   {"addNew"},
 	"rest.go":    {"rest", "listen", "endWaits"},

@@ -256,7 +256,7 @@ func fetchNext(s *shared, c *circle, first bool, total uint64) {
 			switch {
 			case stage == 2:
 				mem.Prefetch(g+s.Off.GStatus, 1)
-			case mem.Load64(entry+entryMark*8) == mark(s, g):
+			case mem.Load64(entry+entryMark*8)&^placeBits == mark(s, g):
 			case stage == 3:
 				mem.Prefetch(g, gBytes)
 			default:

@@ -98,13 +98,16 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 	rec := s.words(s.write)
 	s.write += uint64(n)
 	if entry != 0 {
-		mark := uint64(0)
+		mark, was := uint64(0), mem.Load64(entry+entryMark*8)
 		if mem.Load64(rec+headCounts*8)>>48&0xff == 1 && s.waits.Poll>>(mem.Load64(rec)>>40&63)&1 != 0 {
 			since = 0 // with the mark 0: it is visited again, to see what it waits for
 		} else if status == goruntime.GWaiting || status == goruntime.GLeaked {
-			mark = markOf(modules, goid, mem.Load64(rec+headCounts*8)>>56, mem.Load64(rec)>>40&0xff)
+			mark = markOf(modules, goid, mem.Load64(rec+headCounts*8)>>56, mem.Load64(rec)>>40&0xff) | placeOf(rec)
 		} else {
 			since = 0
+		}
+		if mem.Load64(entry+entryFrom*8) != 0 || was != 0 && ((was^mark)&placeBits != 0 || s.waits.Poll>>(mark&63)&1 != 0) {
+			s.events++
 		}
 		mem.Store64(entry+entryLooked*8, s.now)
 		mem.Store64(entry+entryFrom*8, 0)
@@ -112,6 +115,19 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 		mem.Store64(entry+entryMark*8, mark)
 	}
 	return true
+}
+
+// placeOf returns the placeBits of a record.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func placeOf(rec uintptr) uint64 {
+	h := uint64(1)
+	for i := uintptr(0); i < uintptr(mem.Load64(rec+headCounts*8)&0xffff); i++ {
+		h = (h + mem.Load64(rec+(headWords+i)*8)) * 0x9e3779b97f4a7c15
+	}
+	return h>>32&placeBits | 1<<16
 }
 
 // unmoved reports whether a parked goroutine has not run since its stack was recorded, with the same modules.
@@ -123,7 +139,7 @@ func unmoved(s *shared, g, entry uintptr, since uint64) bool {
 	if s.waits.Switched>>(mem.Load8(g+s.Off.GWaitReason)&63)&1 != 0 {
 		return false
 	}
-	now, recorded := mark(s, g), mem.Load64(entry+entryMark*8)
+	now, recorded := mark(s, g), mem.Load64(entry+entryMark*8)&^placeBits
 	return now != 0 && (now^recorded)>>markModules == 0 &&
 		(since != 0 && since == mem.Load64(entry+entrySince*8) || mem.Load64(entry+entryFrom*8) == 0 && now == recorded)
 }
