@@ -48,7 +48,7 @@ func newScripted() *scripted {
 	g(l.GStartPC, 0x400300)
 	g(l.GLabels, theLabels)
 	s.part(theG + uint64(l.GStatus))[0] = goruntime.GWaiting
-	s.set(theStack+1024, 0x400200, 0x400200) // arm64 has return addresses at the stack pointer
+	s.set(theStack+1024, 0x400200, 0x400200)
 	s.set(theLabels, theLabels+16, 1)
 	s.set(theLabels+16, theLabels+48, 1, theLabels+49, 1)
 	copy(s.part(theLabels+48), "ab")
@@ -129,7 +129,7 @@ func TestTorn(t *testing.T) {
 	_ = testenv.Must(s.refresh())
 	w := []walk{{head: parse(s.part(theG), l)}}
 	words["sp"](s)
-	s.set(theStack+1040, 0x400300)
+	s.set(theStack+1032, 0x400300, 0x400300) // arm64 has return addresses at the stack pointer
 	testenv.OK(t, s.walks(w))
 	if want := []uint64{0x400100, 0x400300}; !reflect.DeepEqual(w[0].pcs, want) {
 		t.Errorf("calls %#x, want %#x", w[0].pcs, want)
