@@ -52,15 +52,17 @@ const (
 func next(s *shared) {
 	ran := hasRun(s)
 	period := max(s.asked, mem.Load64(uintptr(unsafe.Pointer(&s.period))))
-	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0 {
-		period, ran = s.asked, true
+	hurry := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.hurry))) != 0
+	if hurry {
+		period = s.asked
 	}
 	s.forCost += period - s.asked
 	switch {
-	case ran:
-		s.awake = min(2*s.awake, uint64(idleLatest))
+	case ran || hurry:
 		if s.idle != 0 {
 			s.awake = uint64(idleAfter)
+		} else if ran {
+			s.awake = min(2*s.awake, uint64(idleLatest))
 		}
 		s.lastRan, s.idle = s.now, 0
 	case s.found == 0 && s.now-s.lastRan >= max(s.awake, idlePart*period) && period < uint64(idlestTicks):
