@@ -47,6 +47,7 @@ func TestAttaches(t *testing.T) {
 	heap := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
+		runtime.GC() // a sync.Pool keeps what it has for two collections
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
@@ -67,7 +68,7 @@ func TestAttaches(t *testing.T) {
 	if left := held(t); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	if after := heap(); after > before+8<<20 {
+	if after := heap(); after > before+1<<20 {
 		t.Errorf("%d bytes are in use, %d before", after, before)
 	}
 }
