@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
 )
 
@@ -43,6 +44,7 @@ func TestMovers(t *testing.T) {
 				events++
 			}
 		}
+		mem.Store32(f.g(3*goroutines/movers)+f.s.Off.GStatus, []uint32{goruntime.GWaiting, goruntime.GRunnable}[tick%2]) // that it has been woken is nothing
 		f.s.events = 0
 		told := f.tick(t)
 		if tick >= usual && f.s.events != events {

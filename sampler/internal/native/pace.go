@@ -30,7 +30,7 @@ const (
 	idlestTicks = 200 * time.Millisecond
 
 	// A process that uses more than one part in busyPart of a core is not idle.
-	busyPart = 32
+	busyPart = 16
 
 	// afterPass is the time for which the runtime may be busy after a pass of the drain, in ns.
 	afterPass = 5e6

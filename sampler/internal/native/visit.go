@@ -106,7 +106,11 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 		} else {
 			since = 0
 		}
-		if mem.Load64(entry+entryFrom*8) != 0 || was != 0 && ((was^mark)&placeBits != 0 || s.waits.Poll>>(mark&63)&1 != 0) {
+		switch {
+		case mem.Load64(entry+entryFrom*8) != 0:
+			s.events++
+		case was == 0 || status == goruntime.GRunnable || status == goruntime.GPreempted: // one that a timer has woken is soon where it was
+		case (was^mark)&placeBits != 0 || s.waits.Poll>>(mark&63)&1 != 0:
 			s.events++
 		}
 		mem.Store64(entry+entryLooked*8, s.now)
