@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -19,9 +18,7 @@ func TestRecordChildren(t *testing.T) {
 		testenv.Skip(t, "programs of "+runtime.GOARCH+" are not read")
 	}
 	app := filepath.Join(t.TempDir(), "app")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", app, "./testdata/children").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	must(testenv.Build(app, "./testdata/children", nil))
 	for _, c := range []struct {
 		command []string
 		first   int // files of the command itself

@@ -175,6 +175,9 @@ func compare(t *testing.T, x *target) {
 		t.Fatal(err)
 	}
 	compareTo(t, list, before, x.stack(t))
+	if p.procs() == 0 {
+		t.Error("GOMAXPROCS is not known")
+	}
 }
 
 func compareTo(t *testing.T, list []instant.Goroutine, before, after map[uint64]instant.Goroutine) {

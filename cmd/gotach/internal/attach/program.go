@@ -252,24 +252,16 @@ func (m *memory) areProcs(slice []byte, l *goruntime.Layout) bool {
 				return false
 			}
 		}
-		if i == 0 && le.Uint32(p[l.PSyscallTick-4:]) == 0 {
-			return false // the program has begun on this one, but it has never run anything
-		}
 	}
 	return true
 }
 
-// procs returns GOMAXPROCS, 0 if it is not known.
+// procs returns GOMAXPROCS, 0 if it is not known. A slice of one element may look like the list by chance, a longer one does not.
 func (p *Process) procs() (n int) {
 	for _, at := range p.program.allps {
 		b, err := p.bytes(at, 24)
-		if err != nil || !p.areProcs(b, p.program.layout) {
-			continue
-		}
-		if k := int(le.Uint64(b[8:])); n != 0 && n != k {
-			return 0
-		} else {
-			n = k
+		if err == nil && p.areProcs(b, p.program.layout) {
+			n = max(n, int(le.Uint64(b[8:])))
 		}
 	}
 	return n
