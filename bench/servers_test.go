@@ -75,9 +75,9 @@ func TestMeasureRequests(t *testing.T) {
 
 // TestMeasureIdle measures what a session costs in a server that nobody asks for anything, but whose timers wake goroutines.
 func TestMeasureIdle(t *testing.T) {
-	testenv.Night(t, "what such a server costs without a session varies by as much, so it takes minutes")
+	testenv.Night(t, "it takes minutes")
 	bin := buildServers(t, "")
-	for _, server := range []string{"timers", "nats", "etcd"} {
+	for _, server := range []string{"nats", "etcd"} {
 		t.Run(server, func(t *testing.T) {
 			judge.AtMost(t, "cost in an idle server: "+server, "% of a core", 0.4, func() (percent float64) {
 				if _, err := fmt.Sscan(runServer(t, "alone", bin, "idle/"+server, "30", t.TempDir()), &percent); err != nil {

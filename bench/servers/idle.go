@@ -10,21 +10,7 @@ import (
 )
 
 // idles are servers that nobody asks for anything.
-var idles = map[string]func(folder string) error{"timers": timers}
-
-// timers starts what a server has that waits: goroutines that wait for requests, and some that wake up now and then.
-func timers(string) error {
-	for range 100 {
-		go func() { select {} }()
-	}
-	for i := range 20 {
-		go func() {
-			for range time.Tick(time.Duration(50+20*i) * time.Millisecond) {
-			}
-		}()
-	}
-	return nil
-}
+var idles = map[string]func(folder string) error{}
 
 // idle prints what a session costs in a server that is idle, in percent of a core: the CPU time of the process with it
 // less that of the same time without.
