@@ -30,6 +30,7 @@ func build(t *testing.T, toolchain string, flags ...string) string {
 
 // buildOf builds a program of testdata that imports nothing of ours.
 func buildOf(t *testing.T, name, toolchain string, flags ...string) string {
+	notEmulated(t)
 	dir := t.TempDir()
 	if toolchain == "" {
 		program := filepath.Join(dir, "target")
@@ -46,6 +47,9 @@ func buildOf(t *testing.T, name, toolchain string, flags ...string) string {
 	}
 	return filepath.Join(dir, "target")
 }
+
+// notEmulated skips a test that reads a process.
+func notEmulated(t *testing.T) { testenv.NotEmulated(t, "it reads no memory of processes") }
 
 // A target is a running one.
 type target struct {

@@ -26,6 +26,7 @@ func entry(t *testing.T, f *functions, name string) uint64 {
 // The scheduler's calls end at the switch to the system stack, or in the middle if no more of the stack is known. In both cases they are
 // no goroutine's, also if the register has the next one already.
 func TestInterruptedScheduler(t *testing.T) {
+	notEmulated(t)
 	p := testenv.Must(Open(os.Getpid()))
 	f := &p.program.funcs
 	at := func(name string) uint64 { return entry(t, f, name) + 8 }

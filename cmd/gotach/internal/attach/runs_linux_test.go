@@ -28,6 +28,7 @@ func begin(w interface{ wait(int) }) { go w.wait(1) }
 
 // A goroutine that has not run yet begins with the function that its go statement calls, not with the wrapper that the compiler made.
 func TestBegins(t *testing.T) {
+	notEmulated(t)
 	w := make(waiter)
 	defer close(w)
 	go w.wait(1)

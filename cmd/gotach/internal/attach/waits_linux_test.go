@@ -40,6 +40,7 @@ func testWaits(t *testing.T, mode string) {
 
 // profiled starts a program of testdata, which profiles itself to the file inside until end is called. out has the lines that it prints.
 func profiled(t *testing.T, name string, flags ...string) (x *target, out *bufio.Scanner, inside string, end func()) {
+	notEmulated(t)
 	dir := t.TempDir()
 	program, inside := filepath.Join(dir, name), filepath.Join(dir, "inside.tach")
 	testenv.OK(t, testenv.Build(program, "./testdata/"+name, nil, flags...))
