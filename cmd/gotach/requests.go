@@ -384,9 +384,14 @@ func handlers(b *bytes.Buffer, r *requests.Requests, paint paint, width int) {
 	}
 }
 
-// lengths returns p50, p90, p99 and the longest of requests as text. A limit begins with <.
+// quantiles returns p50, p90, p99 and the longest of requests, each as a value or a limit.
+func quantiles(l *requests.Lengths) [4][2]time.Duration {
+	return [4][2]time.Duration{{l.P50, l.P50Below}, {l.P90, l.P90Below}, {l.P99, l.P99Below}, {l.Max, l.MaxBelow}}
+}
+
+// lengths returns the quantiles as text. A limit begins with <.
 func lengths(l *requests.Lengths) (text [4]string) {
-	for i, x := range [4][2]time.Duration{{l.P50, l.P50Below}, {l.P90, l.P90Below}, {l.P99, l.P99Below}, {l.Max, l.MaxBelow}} {
+	for i, x := range quantiles(l) {
 		if text[i] = duration(x[0]); x[1] > 0 {
 			text[i] = "<" + duration(x[1])
 		}
@@ -394,14 +399,20 @@ func lengths(l *requests.Lengths) (text [4]string) {
 	return text
 }
 
-// percentiles returns p50, p90, p99 and the longest of all requests as text.
+// percentiles returns the quantiles of all requests as text.
 func percentiles(r *requests.Requests) (text [4]string) {
 	text = lengths(&r.Lengths)
-	if r.Lower != nil {
-		for i, low := range lengths(r.Lower) {
-			if low != text[i] {
-				text[i] = low + ".." + text[i]
-			}
+	if r.Lower == nil {
+		return text
+	}
+	most, least := quantiles(&r.Lengths), quantiles(r.Lower)
+	for i, low := range lengths(r.Lower) {
+		switch {
+		case low == text[i]:
+		case least[i][0]+least[i][1] > most[i][0]+most[i][1]: // more requests are known to have no sample
+			text[i] += ".." + low
+		default:
+			text[i] = low + ".." + text[i]
 		}
 	}
 	return text

@@ -196,9 +196,13 @@ func (l *lengths) over(d uint64) (n float64) {
 // estimated. Where the number is not known well enough, a percentile has a limit only: with fewer requests that have no
 // sample it is greater.
 func (l *lengths) percentiles(list []*request, c Number) (out Lengths) {
-	longest := uint64(0)
+	longest, joined := uint64(0), 0
 	for _, x := range list {
 		longest = max(longest, x.length())
+		joined += analyze.Int(x.joined)
+	}
+	if 100*joined > len(list) { // those that seem to have no sample may be parts of these
+		c.Low, c.High = len(list), 0
 	}
 	at := func(q float64, value, below *time.Duration) {
 		of := func(n int) uint64 { return min(l.quantile(q, float64(n)), longest) }

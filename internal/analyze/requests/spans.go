@@ -18,7 +18,7 @@ type finder struct {
 	shown [2][analyze.KindCount]bool // by route.debug and kind: these requests are shown
 	list  requestList
 	// parts are the requests, or parts of them: one ends where the goroutine waits at a place again,
-	// which may be another call. Only if splits is set.
+	// which may be another call. Only the first reading has them.
 	parts  requestList
 	splits bool
 	// reads are requests of HTTP/1 connections, if their lengths are those of the lives. Some have no
@@ -54,6 +54,7 @@ type anchor struct {
 	function string
 	kind     uint8
 	below    uint32 // the stack that called the function
+	serial   bool   // the goroutine makes such calls one after the other
 }
 
 // A call is the request that a goroutine is in.
@@ -65,7 +66,7 @@ type call struct {
 	request int32
 	part    int32
 	longest uint64     // the greatest weight of its samples, µs
-	places  [4]uint32  // the latest stacks of its waits, the latest first
+	places  [4]uint32  // the latest stacks of its waits, the latest first, without what it waited for
 	conn    connection // also outside of a call
 	span    int32      // of a label: number of the request + 1, 0: none
 	// behind is the number of the label's value + 1 for which the goroutine does not work although it has it: it
@@ -75,7 +76,7 @@ type call struct {
 
 func newFinder(s *analyze.Samples, o Options) *finder {
 	return &finder{
-		Samples: s, o: o, splits: o.Func != nil, calls: analyze.NewStates(s.Source, func(c *call) bool { return c.in || c.span != 0 || c.behind != 0 }), lives: lives{Samples: s},
+		Samples: s, o: o, splits: true, calls: analyze.NewStates(s.Source, func(c *call) bool { return c.in || c.span != 0 || c.behind != 0 }), lives: lives{Samples: s},
 		values: map[*stream.Labels]int32{}, number: map[string]int32{}, numberOf: map[anchor]uint32{}, routeOf: map[route]int32{}, wrappers: map[string]bool{}, idle: idle.New(s.Source, nil),
 	}
 }
@@ -174,15 +175,15 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 		if f.splits {
 			f.parts.Add(began)
 		}
-	} else if f.splits && c.again(s) {
-		f.list.At(c.request).joined = true
-		f.parts.At(c.part).ends(s.At)
-		c.part = f.parts.Len
-		f.parts.Add(began)
 	}
 	r := f.list.At(c.request)
-	if c.serves && r.last != 0 && f.mayFollow(c, s, served) {
+	if called.serial && r.last != 0 && f.mayFollow(c, s, served) {
 		r.joined = true
+		if f.splits && served == 0 {
+			f.parts.At(c.part).ends(s.At)
+			c.part = f.parts.Len
+			f.parts.Add(began)
+		}
 	}
 	if n := f.routeOfStack(s.Stack, called); f.routes[n].depth > f.routes[r.route].depth || r.last == 0 {
 		r.route = n
@@ -205,10 +206,10 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 	return c.request, nil
 }
 
-// mayFollow reports whether a sample of a connection in a handler may be of another request than the one before.
+// mayFollow reports whether a sample of a serial call may be of another request than the one before.
 func (f *finder) mayFollow(c *call, s *analyze.Sample, served int32) bool {
 	if served == 0 {
-		return c.again(s)
+		return f.again(c, s)
 	}
 	x := &f.lives.all[served-1]
 	return s.Status&tachyon.Moved != 0 && (s.Begin() < x.from || s.At > x.last)
@@ -232,20 +233,21 @@ func (f *finder) kindOf(r *request) uint8 {
 
 // again reports whether the goroutine waits where it has waited before in the same call, and has run
 // between.
-func (c *call) again(s *analyze.Sample) bool {
+func (f *finder) again(c *call, s *analyze.Sample) bool {
 	if !analyze.Waits(s.Status) {
 		return false
 	}
-	i := slices.Index(c.places[:], s.Stack)
+	place := f.Caller(s.Stack) // each call may wait for another channel
+	i := slices.Index(c.places[:], place)
 	switch {
 	case i < 0:
 		copy(c.places[1:], c.places[:])
-		c.places[0] = s.Stack
+		c.places[0] = place
 		return false
 	case i == 0 && s.Status&tachyon.Moved == 0:
 		return false
 	}
-	c.places = [4]uint32{s.Stack}
+	c.places = [4]uint32{place}
 	return true
 }
 
@@ -260,6 +262,7 @@ func (f *finder) anchor(stack uint32) uint32 {
 		name := f.Leaf(at).Func
 		if kind, ok := f.matches(name); ok { // the outermost one counts
 			a.function, a.kind, a.below = name, kind, f.Caller(at)
+			a.serial = f.o.Func != nil || kind == analyze.KindHTTP && (a.below == 0 || !strings.HasSuffix(f.Leaf(a.below).Func, ".runHandler")) // of HTTP/2
 		}
 		if f.o.Func == nil && analyze.Elsewhere[name] {
 			return f.setAnchor(stack, anchor{})
