@@ -20,12 +20,12 @@ var inside = []string{architecture, "CONTRIBUTING.md"}
 // face matches the functions and types of packages that a program imports.
 var face = regexp.MustCompile(`\b(profiler|auto|httpprof|ui|proftest|reader)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
 
-// All that the documents name exists: files, functions, tests, variables, flags of gotach, steps of .ci/run, and the packages
+// All that the documents name exists: files, functions, tests, variables, steps of .ci/run, and the packages
 // and tests of go test commands. The pages about the code name all packages that import unsafe.
 func TestDocNames(t *testing.T) {
-	ci, code, flags := read(t, ".ci/run"), readCode(t), flagsOf(t)
+	ci, code := read(t, ".ci/run"), readCode(t)
 	goroot := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOROOT"))
-	var files, names, tests, variables, options int
+	var files, names, tests, variables int
 	for _, page := range docs(t) {
 		text := read(t, page)
 		code.page = page
@@ -48,11 +48,6 @@ func TestDocNames(t *testing.T) {
 					if !strings.Contains(ci, "\n"+step+"() {") {
 						t.Errorf("%s names step %s, which .ci/run does not have", page, step)
 					}
-				}
-			case strings.HasPrefix(name, "--"):
-				options++
-				if flag := regexp.MustCompile(`^--[a-z-]+`).FindString(name); !flags[flag] && !testing.Short() {
-					t.Errorf("%s names %s, which no command of gotach has", page, flag)
 				}
 			case slices.Contains(inside, page) && regexp.MustCompile(`^\w+(\.\w+){1,2}$`).MatchString(name) && !slices.Contains([]string{".go", ".md"}, path.Ext(name)):
 				names++
@@ -85,8 +80,8 @@ func TestDocNames(t *testing.T) {
 			code.checkCommand(t, m)
 		}
 	}
-	if files < 60 || names < 60 || tests < 40 || variables < 40 || options < 20 {
-		t.Errorf("found only %d files, %d names, %d tests, %d variables and %d flags", files, names, tests, variables, options)
+	if files < 60 || names < 60 || tests < 40 || variables < 40 {
+		t.Errorf("found only %d files, %d names, %d tests and %d variables", files, names, tests, variables)
 	}
 	for _, dir := range code.unsafe {
 		if !strings.Contains(read(t, architecture), "`"+dir+"`") {
@@ -98,23 +93,6 @@ func TestDocNames(t *testing.T) {
 			t.Errorf("the code names a page: %v", err)
 		}
 	}
-}
-
-// flagsOf returns the flags of all commands, from their help. With -short it builds no command, and they are not known.
-func flagsOf(t *testing.T) map[string]bool {
-	flags := map[string]bool{"--version": true}
-	if testing.Short() {
-		return flags
-	}
-	help := run(t, ".", nil, command(t), "help")
-	_, list, _ := strings.Cut(help, "See:") // the first group of commands
-	list, _, _ = strings.Cut(list, "Flags:")
-	for _, m := range regexp.MustCompile(`(?m)^  (\w+)`).FindAllStringSubmatch(list, -1) {
-		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+)`).FindAllStringSubmatch(run(t, ".", nil, command(t), m[1], "--help"), -1) {
-			flags[flag[1]] = true
-		}
-	}
-	return flags
 }
 
 // code has the names in the module's Go files, including those for other systems.

@@ -2,7 +2,7 @@
 // tagged that writes something new, run
 //
 //	go run -trimpath ./testdata/compatibility/record testdata/compatibility/v1.2.0
-//	cd bench && go test ./e2e -run TestCompatibility -update
+//	go test ./cmd/gotach -run TestCompatibility -update
 //
 // and never touch the folder of an earlier version.
 package main

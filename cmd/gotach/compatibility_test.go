@@ -1,4 +1,4 @@
-package e2e
+package main
 
 import (
 	"compress/gzip"
@@ -16,8 +16,7 @@ import (
 // testdata/compatibility has files of earlier versions, which testdata/compatibility/record wrote. The command reads each, and its JSON
 // has all that it had when the version was new, and perhaps more. With -update the test writes the JSON of files that have none.
 func TestCompatibility(t *testing.T) {
-	testenv.Long(t)
-	versions := testenv.Files(t, filepath.Join(root(t), "testdata/compatibility/v*"), 1)
+	versions := testenv.Files(t, "../../testdata/compatibility/v*", 1)
 	for _, dir := range versions {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.*"))
 		read := 0
@@ -36,27 +35,27 @@ func TestCompatibility(t *testing.T) {
 
 // reads checks what the command says of one file.
 func reads(t *testing.T, path string) {
-	dir, name := t.TempDir(), filepath.Base(path)
-	testenv.OK(t, os.WriteFile(filepath.Join(dir, name), testenv.Must(os.ReadFile(path)), 0o600))
+	file := filepath.Join(t.TempDir(), filepath.Base(path))
+	must(os.WriteFile(file, testenv.Must(os.ReadFile(path)), 0o600))
 	if packed, err := os.Open(path + ".journal.gz"); err == nil {
 		defer packed.Close()
-		testenv.OK(t, os.WriteFile(filepath.Join(dir, name+".journal"), testenv.Must(io.ReadAll(testenv.Must(gzip.NewReader(packed)))), 0o600))
+		must(os.WriteFile(file+".journal", testenv.Must(io.ReadAll(testenv.Must(gzip.NewReader(packed)))), 0o600))
 	}
 	got := map[string]any{}
 	for _, args := range []string{"info", "report --idle --by function", "report --idle --by label:worker"} {
 		var v any
-		text := run(t, dir, nil, command(t), append(strings.Fields(args), "--json", name)...)
-		if err := json.Unmarshal([]byte(text), &v); err != nil {
-			t.Fatalf("%s: %v\n%s", args, err, text)
+		text, errs, code := ran(append(strings.Fields(args), "--json", file)...)
+		if err := json.Unmarshal([]byte(text), &v); err != nil || code != exitOK {
+			t.Fatalf("%s: exit code %d, %v\n%s%s", args, code, err, text, errs)
 		}
 		got[args] = v
 	}
 	golden := path + ".json"
 	if _, err := os.Stat(golden); err != nil && *update {
-		testenv.OK(t, os.WriteFile(golden, append(testenv.Must(json.MarshalIndent(got, "", " ")), '\n'), 0o644))
+		must(os.WriteFile(golden, append(testenv.Must(json.MarshalIndent(got, "", " ")), '\n'), 0o644))
 	}
 	var want any
-	testenv.OK(t, json.Unmarshal(testenv.Must(os.ReadFile(golden)), &want))
+	must(json.Unmarshal(testenv.Must(os.ReadFile(golden)), &want))
 	for _, lack := range lacks(got, want, "") {
 		t.Error(lack)
 	}
