@@ -196,6 +196,9 @@ func (t *waitTable) node(n *locks.WaitNode, depth int) {
 		at = fmt.Sprintf("%s:%d", baseName(n.File), n.Line)
 	}
 	t.line(n.Time, depth, role+paint(state)+site(t.paint, n.Func, at, room)+t.paint.bold(object))
+	if n.Has != nil {
+		t.line(n.Time, depth+1, fmt.Sprintf("who waits has one already, in %s  %s:%d", n.Has.Func, baseName(n.Has.File), n.Has.Line))
+	}
 	if n.Cycle {
 		t.line(n.Time, depth+1, "which waits for a goroutine above: a deadlock")
 	}

@@ -28,7 +28,10 @@ func (f *facts) chains() (map[place][]locks.WaitNode, error) {
 	f.chainsKnown = true
 	var names []string
 	for _, s := range f.spots {
-		if (poolWaits[s.wait] != "" || s.state == waitGroup) && f.worth(f.of(s), leastShare) && s.place.function != "" {
+		if s.place.function == "" {
+			continue
+		}
+		if poolWaits[s.wait] != "" && f.worth(f.of(s), nestedShare) || (s.state == waitGroup || f.answers(s)) && f.worth(f.of(s), leastShare) {
 			names = append(names, regexp.QuoteMeta(s.place.function))
 		}
 	}
@@ -46,6 +49,11 @@ func (f *facts) chains() (map[place][]locks.WaitNode, error) {
 		f.chainsAt[at] = append(f.chainsAt[at], n)
 	}
 	return f.chainsAt, nil
+}
+
+// answers reports whether requests wait for an answer of other goroutines of the program, or for something else that has no name.
+func (f *facts) answers(s *spot) bool {
+	return f.byRequests() && (s.state == "chan receive" || s.state == "select") && s.wait == "" && !s.itself && s.op == ""
 }
 
 // mostFast is the number of samples that are read again also if it has to be fast: two readings take 0.15 s of CPU.

@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/locks"
@@ -53,10 +54,14 @@ func channels(f *facts) error {
 		}
 		out.Text = fmt.Sprintf("The consumer of a channel is slow: %s goroutines on average wait to send to %s%s (%s), at %s%s", f.average(sent), x.Name, capacity, profile.DurationText(sent), at.text(), sinceText(out.Since))
 		out.Evidence = []string{waitsOf(&x)}
-		if h := x.Holder; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= x.Waited/4 {
+		other, err := f.otherSide(&x)
+		if err != nil {
+			return err
+		}
+		if h := other; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= x.Waited/4 {
 			l := &h.Lines[0]
 			to := placeOfHolder(&l.HolderFrame)
-			out.Text += fmt.Sprintf("; the other side %s (%s of it)", doing(l.State, to), percentOf(l.Time, x.Waited))
+			out.Text += fmt.Sprintf("; the other side %s (%s of it)", f.doing(l.State, to), percentOf(l.Time, x.Waited))
 			out.Sure = Inferred
 			out.about = append(out.about, to)
 		}
@@ -64,4 +69,26 @@ func channels(f *facts) error {
 		f.add(out, at)
 	}
 	return nil
+}
+
+// otherSide says who was on the other side of a channel, as gotach locks does. It is nil if that is not known, or if the profile is too large
+// to tell at once.
+func (f *facts) otherSide(x *locks.Lock) (*locks.Holder, error) {
+	if x.Holder != nil || f.Fast && f.p.Samples > mostFast {
+		return x.Holder, nil
+	}
+	if f.channels == nil {
+		var err error
+		if f.channels, err = f.Survey.Channels(); err != nil || f.channels == nil {
+			return nil, err
+		}
+		f.channels = f.channels.Group()
+	}
+	i := slices.IndexFunc(f.channels.Locks, func(y locks.Lock) bool {
+		return y.Name == x.Name && len(y.Sites) > 0 && y.Sites[0].Func == x.Sites[0].Func && y.Sites[0].Line == x.Sites[0].Line
+	})
+	if i < 0 {
+		return nil, nil
+	}
+	return f.channels.Locks[i].Holder, nil
 }

@@ -85,7 +85,8 @@ type facts struct {
 	sites  map[siteKey]*site
 	leaked map[spotKey]time.Duration // time of goroutines that leak, by place and state
 
-	chainsKnown bool // see chains
+	channels    *locks.Locks // see otherSide
+	chainsKnown bool         // see chains
 	chainsAt    map[place][]locks.WaitNode
 
 	found []Finding
@@ -133,6 +134,10 @@ func newFacts(in Input) *facts {
 		}
 		if key.op = opOf(f.p, rec); key.op == opSleep && key.wait != "" {
 			key.op = "" // it waits, and looks now and then
+		} else if key.op == "" && of.Delays {
+			key.op = opSleep
+		} else if key.op == "" && of.Ticks {
+			key.op = opTick
 		}
 		f.compute(rec, key.place)
 		f.site(rec, &of, key.place)
@@ -351,7 +356,7 @@ func plural(n int, what string) string {
 func placeOfHolder(h *locks.HolderFrame) place { return place{h.Func, h.File, h.Line} }
 
 // doing says what somebody did at a line.
-func doing(state string, at place) string {
+func (f *facts) doing(state string, at place) string {
 	verb := "was in [" + state + "]"
 	switch state {
 	case profile.Running:
@@ -366,7 +371,26 @@ func doing(state string, at place) string {
 	if at.function == "" {
 		return verb
 	}
+	if i := slices.IndexFunc(f.spots, func(s *spot) bool { return s.place == at && s.state == state }); i >= 0 { // the one with the most time
+		switch s := f.spots[i]; {
+		case s.op == opSync:
+			verb = "waited until data were on the disk (fsync)"
+		case s.op == opTick, s.op == opSleep && state != "sleep":
+			verb = "waited until a time came"
+		case s.wait != "":
+			verb = "waited for " + s.wait
+		}
+	}
 	return verb + " in " + at.text()
+}
+
+// doingNode is doing of a goroutine that keeps another one waiting, of which it may be known what it waits for.
+func (f *facts) doingNode(n *locks.WaitNode) string {
+	at := placeOfHolder(&n.HolderFrame)
+	if n.Name == "" || n.Kind != "" || at.function == "" {
+		return f.doing(n.State, at)
+	}
+	return "waited for " + n.Name + " in " + at.text()
 }
 
 // quoted returns a word of a command that can be typed.

@@ -172,6 +172,7 @@ func TestPlaces(t *testing.T) {
 		{"requests while another goroutine syncs", 4, 200_000, slices.Concat(in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), handler), "fsync main.ask", sync},
 		{"streams of events", 20, 4_000_000, slices.Concat(in("chan receive"), handler), "", nil},
 		{"sleeps", 3, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "sleep main.ask", nil},
+		{"requests that sleep", 3, 200_000, slices.Concat(in("sleep", analyzetest.Place("time.Sleep", 1)), handler), "sleep main.ask", nil},
 		{"a daemon", 1, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "idle", nil},
 		{"a program", 3, 4_000_000, in("syscall", analyzetest.Place("os.(*Process).blockUntilWaitable", 1), analyzetest.Place("os.(*Process).wait", 1)), "exec main.ask", nil},
 		{"semaphore", 3, 4_000_000, in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), "pool main.ask", nil},

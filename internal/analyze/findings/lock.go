@@ -47,18 +47,18 @@ func (f *facts) waited(x *locks.Lock) (sum time.Duration) {
 }
 
 // holder says what the holder of an object does, and where.
-func holder(x *locks.Lock) (text string, at place, evidence []string, sure string) {
+func (f *facts) holder(x *locks.Lock) (text string, at place, evidence []string, sure string) {
 	h := x.Holder
 	if h == nil || len(h.Lines) == 0 || h.Seen+h.Inferred < x.Waited/4 {
 		return "", place{}, nil, Measured
 	}
 	l := &h.Lines[0]
 	at = place{l.Func, l.File, l.Line}
-	text = fmt.Sprintf("the holder %s (%s of it)", doing(l.State, at), percent(float64(l.Time)/float64(max(1, x.Waited))))
+	text = fmt.Sprintf("the holder %s (%s of it)", f.doing(l.State, at), percent(float64(l.Time)/float64(max(1, x.Waited))))
 	evidence = append(evidence, fmt.Sprintf("holder: %s seen, %s inferred, %s unknown", percentOf(h.Seen, x.Waited), percentOf(h.Inferred, x.Waited), percentOf(h.Unknown, x.Waited)))
 	for _, l := range h.Lines[1:min(len(h.Lines), 3)] {
 		if l.Time >= x.Waited/20 {
-			evidence = append(evidence, fmt.Sprintf("%s: the holder %s", profile.DurationText(l.Time), doing(l.State, placeOfHolder(&l.HolderFrame))))
+			evidence = append(evidence, fmt.Sprintf("%s: the holder %s", profile.DurationText(l.Time), f.doing(l.State, placeOfHolder(&l.HolderFrame))))
 		}
 	}
 	if h.TooShort {
@@ -74,7 +74,7 @@ func (f *facts) lock(x *locks.Lock, waited time.Duration) {
 	at := f.ownOf(&x.Sites[0])
 	out := Finding{Kind: Lock, Cost: waited, Share: f.share(waited), Since: f.since(f.seriesAt(at)), Command: "locks %s"}
 	out.Text = fmt.Sprintf("%s wait for the lock %s (%s): %s, at %s%s", f.who(), x.Name, x.Kind, f.part(waited), at.text(), sinceText(out.Since))
-	text, held, evidence, sure := holder(x)
+	text, held, evidence, sure := f.holder(x)
 	out.Sure, out.Evidence = sure, append([]string{waitsOf(x)}, evidence...)
 	if text != "" {
 		out.Text += "; " + text

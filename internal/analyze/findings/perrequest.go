@@ -16,6 +16,7 @@ const (
 	opDial  = "dial"
 	opExec  = "exec"
 	opSleep = "sleep"
+	opTick  = "tick" // it waits for the next one
 )
 
 var (

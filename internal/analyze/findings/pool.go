@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 // the pool that is too small.
 const dialShare = 0.5
 
+// nestedShare is the least share of the time in which goroutines wait for a connection that have one. It is low, as others wait for them.
+const nestedShare = 0.02
+
 // fullPlaces is the part of the places of a semaphore that are taken on average, if goroutines wait for them.
 const fullPlaces = 0.7
 
@@ -22,15 +26,19 @@ func pools(f *facts) error {
 	if err != nil {
 		return err
 	}
+	nested := f.nested(chains)
 	for _, s := range f.byWait() {
 		hint := poolWaits[s.wait]
+		if nested[s.place] {
+			continue
+		}
 		if hint == "" || !f.worth(f.of(s), leastShare) || f.feeds(s.wall) {
 			continue
 		}
 		if s.wait == "a connection of http.Transport" && f.dials(s) {
 			continue
 		}
-		name, uses, at, sure := poolHolders(chains[s.place], s.wait)
+		name, uses, at, sure := f.poolHolders(chains[s.place], s.wait)
 		x := Finding{Kind: Pool, Cost: f.of(s), Share: f.share(f.of(s)), Sure: sure, Since: f.since(s.series)}
 		what := "pool is too small"
 		if !strings.Contains(s.wait, "connection") {
@@ -57,6 +65,34 @@ func pools(f *facts) error {
 	return nil
 }
 
+// nested says where goroutines wait for a connection that have one already. It returns these places, and those at which others wait for them.
+func (f *facts) nested(chains map[place][]locks.WaitNode) map[place]bool {
+	told := map[place]bool{}
+	list := f.byWait()
+	for _, s := range list {
+		n := nodeOf(chains[s.place], s.wait)
+		if n == nil || n.Has == nil || told[s.place] || !f.worth(f.of(s), nestedShare) {
+			continue
+		}
+		told[s.place] = true
+		x := Finding{Kind: Pool, Cost: f.of(s), Sure: Inferred, Since: f.since(s.series)}
+		for _, other := range list {
+			n := nodeOf(chains[other.place], s.wait)
+			if n != nil && !told[other.place] && other.wait == s.wait && len(n.Next) > 0 && placeOfHolder(&n.Next[0].HolderFrame) == s.place && n.Next[0].Time >= n.Time/2 {
+				told[other.place] = true
+				x.Cost += f.of(other)
+				x.Evidence = append(x.Evidence, fmt.Sprintf("others wait for theirs: %s at %s", profile.DurationText(f.of(other)), other.place.text()))
+			}
+		}
+		x.Share = f.share(x.Cost)
+		x.Text = fmt.Sprintf("%s wait for %s and have one already, in %s: %s, at %s%s.", f.who(), n.Name, placeOfHolder(n.Has).text(), f.part(f.of(s)), s.place.text(), sinceText(x.Since))
+		x.Evidence = append(x.Evidence, "close the rows before the next query, or ask in the transaction itself")
+		x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
+		f.add(x, s.place)
+	}
+	return told
+}
+
 // byWait returns the spots with a known wait, those of one wait at one line as one.
 func (f *facts) byWait() (list []*spot) {
 	sums := map[spotKey]*spot{}
@@ -79,21 +115,26 @@ func (f *facts) byWait() (list []*spot) {
 }
 
 // poolHolders returns what is known of those that have a connection: the wait's name with their number, and what most of them do.
-func poolHolders(chains []locks.WaitNode, wait string) (name, uses string, at place, sure string) {
+func (f *facts) poolHolders(chains []locks.WaitNode, wait string) (name, uses string, at place, sure string) {
 	name, sure = wait, Measured
-	for _, n := range chains {
-		if !strings.HasPrefix(n.Name, wait) {
-			continue
-		}
+	if n := nodeOf(chains, wait); n != nil {
 		name = n.Name
 		if len(n.Next) > 0 && n.Next[0].Time >= n.Time/4 {
 			next := &n.Next[0]
 			at = placeOfHolder(&next.HolderFrame)
-			uses, sure = fmt.Sprintf("%s (%s of it)", doing(next.State, at), percentOf(next.Time, n.Time)), Inferred
+			uses, sure = fmt.Sprintf("%s (%s of it)", f.doingNode(next), percentOf(next.Time, n.Time)), Inferred
 		}
-		break
 	}
 	return name, uses, at, sure
+}
+
+// nodeOf returns the node of a wait for a connection, nil if there is none.
+func nodeOf(chains []locks.WaitNode, wait string) *locks.WaitNode {
+	i := slices.IndexFunc(chains, func(n locks.WaitNode) bool { return strings.HasPrefix(n.Name, wait) })
+	if i < 0 {
+		return nil
+	}
+	return &chains[i]
 }
 
 // semaphore tells of a channel that is used as a semaphore.
@@ -105,7 +146,7 @@ func (f *facts) semaphore(x *locks.Lock, waited time.Duration) {
 		places = " with " + plural(int(x.Capacity), "place")
 	}
 	out.Text = fmt.Sprintf("The semaphore %s%s is too small: %s wait for it: %s, at %s%s", x.Name, places, strings.ToLower(f.who()), f.part(waited), at.text(), sinceText(out.Since))
-	text, held, evidence, sure := holder(x)
+	text, held, evidence, sure := f.holder(x)
 	out.Sure, out.Evidence = sure, append([]string{waitsOf(x)}, evidence...)
 	if text != "" {
 		out.Text += "; " + text

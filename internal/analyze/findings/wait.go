@@ -51,7 +51,9 @@ func waits(f *facts) error {
 				continue
 			}
 		}
-		working += s.wall
+		if s.op != opTick {
+			working += s.wall
+		}
 		if s.op == opSync && s.asked == 0 {
 			syncs[place{function: s.function, file: s.file}] += s.wall
 		}
@@ -84,7 +86,7 @@ func waits(f *facts) error {
 				disk = &f.found[len(f.found)-1]
 				continue
 			}
-			if n := f.Requests; n != nil && (waited < slowAnswer*time.Duration(n.Count) || float64(waited) > parkedPart*float64(n.Count)*float64(f.length)) {
+			if n := f.Requests; n != nil && (waited < slowAnswer*time.Duration(n.Count) || f.stays(waited)) {
 				continue
 			}
 		} else if k.state != waitCond || !f.worth(waited, waitingShare) || float64(waited) < waitingAverage*float64(f.length) {

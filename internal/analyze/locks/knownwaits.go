@@ -24,6 +24,11 @@ const EqualCall = "an equal call of singleflight"
 // LockOfSQLite is what SQLite waits for until it gives up with "database is locked".
 const LockOfSQLite = "the lock of a SQLite database"
 
+// ATime is what a goroutine waits for that waits for a channel of package time, by the source text.
+const ATime = "a time"
+
+var timeWait = &KnownWait{what: ATime}
+
 var (
 	responseOfHTTP = "a response of an HTTP server"
 	freeOfRedis    = "a free connection of go-redis"
@@ -38,7 +43,9 @@ var knownWaits = []KnownWait{
 	{in: "net/http.(*bodyEOFSignal).Read", what: "the rest of a response of an HTTP server"},
 
 	{in: "google.golang.org/grpc/internal/transport.(*ClientStream).waitOnHeader", what: "a response of a gRPC server"},
+	{in: "google.golang.org/grpc/internal/transport.(*Stream).waitOnHeader", what: "a response of a gRPC server"}, // in versions without ClientStream
 	{in: "google.golang.org/grpc/internal/transport.(*recvBufferReader).readMessageHeaderClient", what: "a message of a gRPC server"},
+	{in: "google.golang.org/grpc/internal/transport.(*recvBufferReader).readClient", what: "a message of a gRPC server"},
 	{in: "google.golang.org/grpc/internal/transport.(*http2Client).NewStream", what: "a place for a stream of gRPC"},
 	{in: "google.golang.org/grpc/internal/transport.(*writeQuota).get", what: "the receiver of a gRPC stream"},
 
@@ -97,6 +104,9 @@ func (w *waitChains) known(stack uint32) *KnownWait {
 			break
 		}
 		if w.CodeOf(at) == profile.ProgramCode {
+			if waits, _ := w.sources.ForTime(f); waits && itself {
+				found = timeWait
+			}
 			break
 		}
 		itself = itself && IsSync(f)

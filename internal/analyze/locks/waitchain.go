@@ -33,6 +33,7 @@ type chainKey struct {
 	known  *KnownWait
 	peer   string        // the far end of a wait for a connection or file, as in Source.Peers
 	in     tachyon.Frame // of the link, zero if it is frame
+	has    tachyon.Frame // see WaitNode.Has, zero if it has none
 	role   string
 	how    how
 	cycle  bool
@@ -72,7 +73,9 @@ func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode,
 		site = w.site(x.stack)
 	}
 	if analyze.Waits(x.status) {
-		key.known = w.known(x.stack)
+		if key.known = w.known(x.stack); key.known != nil {
+			key.has = *w.hasOne(x.stack, key.known.pool)
+		}
 		if name := w.peers[stream.ObjectOf(w.Leaf(x.stack))]; !strings.Contains(name, " from ") { // a server has many of these
 			key.peer = name
 		}

@@ -209,6 +209,28 @@ func (w *waitChains) poolOn(stack uint32, p *pool) (key syntax.Key, in *tachyon.
 	return syntax.Key{}, nil
 }
 
+// hasOne returns the line of a stack that waits for a connection of a pool by which it has one of the same pool already, noLine if it has none.
+// Of a pool that has several parts, such as one for each host, that is not known.
+func (w *waitChains) hasOne(stack uint32, p *pool) *tachyon.Frame {
+	if p == nil || p.one == "" {
+		return noLine
+	}
+	of := analyze.At(&w.hasOf, stack, w.Sums.Stacks())
+	if *of != nil {
+		return *of
+	}
+	*of = noLine
+	mine, _ := w.poolOn(stack, p)
+	for at := w.Caller(stack); at != 0; at = w.Caller(at) {
+		for _, l := range w.holdIndex.poolLines(w.Leaf(at)) {
+			if *of == noLine && l.pool == p && (len(w.poolsSeen[p]) == 1 || mine != (syntax.Key{}) && w.poolKey(w.Leaf(at), l.on) == mine) {
+				*of = w.Leaf(at)
+			}
+		}
+	}
+	return *of
+}
+
 // poolKey returns the key of an expression in a frame's function, or of what the frame's line calls a method of.
 func (w *waitChains) poolKey(f *tachyon.Frame, on ast.Expr) syntax.Key {
 	file := w.sources.File(f)
@@ -271,11 +293,16 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 			continue
 		}
 		other := s.w.stretches.At(s.now[g] - 1)
-		if analyze.Waits(other.status) && (w.known(other.stack) == k || w.places.Place(other.stack) != "") {
-			nested = nested || w.known(other.stack) == k // it has one and waits for one more
-			continue
-		}
 		its, of := w.poolOn(other.stack, p)
+		if analyze.Waits(other.status) && (w.known(other.stack) == k || w.places.Place(other.stack) != "") {
+			if w.known(other.stack) != k {
+				continue
+			}
+			if w.hasOne(other.stack, p) == noLine { // it may have one, and waits for one of another pool
+				nested = true
+				continue
+			}
+		}
 		switch {
 		case p.one != "" && len(w.poolsSeen[p]) == 1, mine != (syntax.Key{}) && its == mine:
 			sure = append(sure, g)
@@ -292,7 +319,11 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 	if p.one != "" && len(w.poolsSeen[p]) == 1 {
 		mine = syntax.Key{} // whatever its name is
 	}
-	w.noteInUse(k, mine, len(sure))
+	count := len(sure)
+	if w.hasOne(x.stack, p) != noLine {
+		count++
+	}
+	w.noteInUse(k, mine, count)
 	w.inUse[k].mixed = w.inUse[k].mixed || nested
 	if len(sure) == 0 {
 		sure = w.whoRan(s, x.goroutine, w.site(x.stack), maybe, []int32{number}, false)

@@ -57,6 +57,7 @@ type WaitNode struct {
 	Alone     time.Duration `json:"alone_ns,omitempty"`        // of a last child: time in which it was the only one left
 	Cycle     bool          `json:"cycle,omitempty"`           // it waits for a goroutine before it in the chain: a deadlock
 	Unknown   time.Duration `json:"unknown_ns"`                // time of waits of which it is not known what kept them
+	Has       *HolderFrame  `json:"has_one,omitempty"`         // the line of its stack by which it has one of that pool already
 	Next      []WaitNode    `json:"next"`                      // what kept it waiting
 }
 
@@ -110,6 +111,7 @@ type waitChains struct {
 	places  *idle.Idle       // for known places only
 	peers   map[int32]string // by the number of the object
 	poolOf  []*pool          // by stack; nil: not looked at yet
+	hasOf   []*tachyon.Frame // by stack: see hasOne; nil: not looked at yet
 	inUse   map[*KnownWait]*inUse
 	// Goroutines of which each pool has one, at most two.
 	poolsSeen map[*pool]map[uint64]bool
@@ -241,6 +243,9 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 		}
 		if key.in != (tachyon.Frame{}) {
 			x.In = &HolderFrame{key.in.Func, key.in.File, int(key.in.Line)}
+		}
+		if key.has != (tachyon.Frame{}) {
+			x.Has = &HolderFrame{key.has.Func, key.has.File, int(key.has.Line)}
 		}
 		if key.known != nil {
 			x.Name = key.known.what + w.inUse[key.known].text(key.known)

@@ -5,7 +5,9 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/syntax"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // RecordFacts are what a survey knows of a record of its profile.
@@ -14,6 +16,8 @@ type RecordFacts struct {
 	Peer    string // the far end of a wait, as in Source.Peers; "" if it is unknown
 	Request bool   // it is of a request, as FindRequests finds them without options; not of a test
 	Itself  bool   // it waits for an answer of the program's own server
+	Ticks   bool   // it waits until a time comes, by the source text
+	Delays  bool   // that time is a delay, which begins there
 
 	// Site is the line that waits for a lock, channel or the like, as Lock.Sites has it. It may be a library's.
 	Site locks.HolderFrame
@@ -21,6 +25,7 @@ type RecordFacts struct {
 
 // Facts returns a function that tells of a record of Profile or Resting.
 func (s *Survey) Facts() func(*profile.Record) RecordFacts {
+	times, texts := map[locks.HolderFrame][2]bool{}, syntax.NewSources(s.read)
 	return func(r *profile.Record) (f RecordFacts) {
 		looks, why := true, "" // no function of the program so far; why it waits
 		f.Itself = s.apart.asksItself(r.Stack)
@@ -44,6 +49,14 @@ func (s *Survey) Facts() func(*profile.Record) RecordFacts {
 				f.Site = locks.HolderFrame{Func: frame.Func, File: frame.File, Line: int(frame.Line)}
 			}
 		}
+		if why == "select" || why == "chan receive" {
+			is, known := times[f.Site]
+			if !known {
+				is[0], is[1] = texts.ForTime(&tachyon.Frame{Func: f.Site.Func, File: f.Site.File, Line: int32(f.Site.Line)})
+				times[f.Site] = is
+			}
+			f.Ticks, f.Delays = is[0], is[1]
+		}
 		return f
 	}
 }
@@ -54,4 +67,12 @@ func (s *Survey) FindWaits(in *regexp.Regexp) (*locks.Waits, error) {
 		return nil, nil
 	}
 	return locks.FindWaits(analyze.NewSamples("", s.src), locks.WaitOptions{Func: in, Options: locks.Options{Source: s.read}})
+}
+
+// Channels is Locks with the other sides of all channels. It returns nil if the profile is too large to answer at once.
+func (s *Survey) Channels() (*locks.Locks, error) {
+	if s.Profile.Samples > mostSurveyed {
+		return nil, nil
+	}
+	return locks.Find(analyze.NewSamples("", s.src), locks.Options{Source: s.read, Channels: true})
 }

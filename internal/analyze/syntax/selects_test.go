@@ -87,3 +87,78 @@ func TestOffers(t *testing.T) {
 		t.Error("there is a select where there is none")
 	}
 }
+
+const times = `package main
+
+func (s *sender) send(ctx context.Context, done chan error) error {
+	timer, tick := time.NewTimer(pause), time.NewTicker(pause)
+	late := time.NewTimer(pause)
+	select { // delay
+	case <-time.After(pause):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select { // delay
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	select { // tick
+	case now := <-tick.C:
+		s.flush(now)
+	case <-s.quit:
+		return nil
+	}
+	<-s.ticker.C // tick
+	for range time.Tick(pause) { // tick
+		s.flush()
+	}
+	select { // an answer, or not for long
+	case err := <-done:
+		return err
+	case <-time.After(pause):
+	}
+	select { // the same
+	case <-done:
+		return nil
+	case <-time.After(pause):
+		return errLate
+	}
+	select { // work
+	case x := <-s.queue:
+		s.flush(x)
+	case <-tick.C:
+	}
+	select { // work
+	case <-s.wake:
+	case <-tick.C:
+	}
+	select { // goes on
+	case <-time.After(pause):
+	default:
+	}
+	<-done // an answer
+	return nil
+}
+`
+
+func TestForTime(t *testing.T) {
+	s := NewSources(func(string) *source.File { return &source.File{Text: []byte(times)} })
+	looked := 0
+	for i, line := range strings.Split(times, "\n") {
+		_, want, ok := strings.Cut(line, " // ")
+		if !ok {
+			continue
+		}
+		looked++
+		waits, delay := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: int32(i + 1)})
+		if waits != (want == "delay" || want == "tick") || delay != (want == "delay") {
+			t.Errorf("line %d, %s: %v, %v", i+1, want, waits, delay)
+		}
+	}
+	if waits, _ := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: 4}); waits || looked != 11 {
+		t.Errorf("line 4 waits: %v; %d lines", waits, looked)
+	}
+	if waits, _ := NewSources(nil).ForTime(&tachyon.Frame{File: "/app/main.go", Line: 6}); waits {
+		t.Error("there is a wait where there is no text")
+	}
+}
