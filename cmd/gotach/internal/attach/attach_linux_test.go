@@ -65,6 +65,10 @@ func start(t *testing.T, program string, args ...string) *target {
 
 // startAs starts it as another user.
 func startAs(t *testing.T, attr *syscall.SysProcAttr, program string, args ...string) *target {
+	return launch(t, attr, program, args...).waits(t)
+}
+
+func launch(t *testing.T, attr *syscall.SysProcAttr, program string, args ...string) *target {
 	cmd := exec.Command(program, args...)
 	cmd.SysProcAttr, cmd.Dir, cmd.Env = attr, filepath.Dir(program), append(os.Environ(), "GOTRACEBACK=crash")
 	in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
@@ -73,7 +77,11 @@ func startAs(t *testing.T, attr *syscall.SysProcAttr, program string, args ...st
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	x := &target{cmd.Process.Pid, in, bufio.NewReader(out), cmd.Wait}
+	return &target{cmd.Process.Pid, in, bufio.NewReader(out), cmd.Wait}
+}
+
+// waits returns when most goroutines of a target wait.
+func (x *target) waits(t *testing.T) *target {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		waiting := 0
 		for _, g := range x.stack(t) {
@@ -172,7 +180,11 @@ func moves(g instant.Goroutine) bool {
 // compare compares what is read of a target with what it says itself, of the goroutines that do the same before and after.
 func compare(t *testing.T, x *target) {
 	t.Helper()
-	p := testenv.Must(Open(x.pid))
+	compareBy(t, testenv.Must(Open(x.pid)), x)
+}
+
+func compareBy(t *testing.T, p *Process, x *target) {
+	t.Helper()
 	before := x.stack(t)
 	list, _, err := p.Goroutines()
 	if err != nil {

@@ -36,7 +36,7 @@ func newScripted() *scripted {
 	s.Process = &Process{program: &program{info: &buildinfo.BuildInfo{}, layout: l, minor: 26, allgs: theList, funcs: functions{layout: l, cache: map[uint64]*place{
 		0x400100: call("main.inner", false), 0x400101: call("main.other", false), 0x400200: call("main.outer", true), 0x400300: call("main.outer", true),
 	}}}}
-	s.from = s.readv
+	s.from, s.program.funcs.mem = s.readv, &s.memory
 	s.set(theList, theArray, 1, 1)
 	s.set(theArray, theG)
 	g := func(off uintptr, v uint64) { s.set(theG+uint64(off), v) }

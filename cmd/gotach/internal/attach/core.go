@@ -72,7 +72,7 @@ func OpenCore(path, exe string) (*Process, error) {
 			return nil, fmt.Errorf("%s: %w", exe, err)
 		}
 	}
-	if p.program, err = p.load(program, exe, entry); errors.Is(err, errEarly) {
+	if p.program, err = p.load(program, exe, 0, entry); errors.Is(err, errEarly) {
 		err = cmp.Or(c.cut, fmt.Errorf("it is of another build than %s, or lacks memory", exe))
 	}
 	if err != nil {

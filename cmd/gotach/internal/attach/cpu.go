@@ -250,7 +250,7 @@ type calls struct {
 // interrupted returns the calls of a thread. By the tables of functions it goes as far as the stack was copied, and then along frame
 // pointers, which also lead from the system stack to that of the goroutine.
 func (t *functions) interrupted(x *interrupt) (c calls) {
-	if x.pc < t.text || x.pc >= t.etext {
+	if t.module(x.pc) == nil {
 		return c
 	}
 	h := head{hi: ^uint64(0), lr: x.lr}

@@ -14,7 +14,7 @@ import (
 // entry returns where a function of this program begins.
 func entry(t *testing.T, f *functions, name string) uint64 {
 	t.Helper()
-	for pc := f.text; pc < f.etext; pc += 16 {
+	for pc := f.modules[0].text; pc < f.modules[0].etext; pc += 16 {
 		if fn := runtime.FuncForPC(uintptr(pc)); fn != nil && fn.Name() == name {
 			return uint64(fn.Entry())
 		}

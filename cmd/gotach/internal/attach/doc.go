@@ -22,7 +22,7 @@
 //   - labels.go reads the labels of runtime/pprof
 //   - unwind.go finds the calls of a stack
 //   - functions.go has names and lines of a program's code
-//   - program.go reads a program's file, and finds the runtime's variables in memory
+//   - program.go reads the file of a program or library, and finds the runtime's variables in memory
 //   - denied.go says why a process cannot be read, and what helps
 //   - memory.go reads memory of another process
 //   - layout.go chooses offsets by the version of Go

@@ -5,6 +5,7 @@ package attach
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"unsafe"
@@ -13,16 +14,22 @@ import (
 	"github.com/gotach/profiler/internal/goruntime"
 )
 
-// functions are the program's own tables of functions (pclntab), of Go 1.18 and later. They are in its file even if that is stripped.
+// functions are the program's own tables of functions (pclntab), of Go 1.18 and later. They are in its memory even if its file is stripped.
 type functions struct {
-	data                             []byte
-	mem                              *memory
-	layout                           *goruntime.Layout
-	minor                            int
+	mem     *memory
+	layout  *goruntime.Layout
+	minor   int
+	modules []*module
+	next    uint64 // where the address of the next module will be
+	size    uint64 // of all tables
+	cache   map[uint64]*place
+}
+
+// A module is the code of the program, or of a plugin.
+type module struct {
 	text, etext, gofunc              uint64 // addresses
 	code                             goruntime.Code
 	names, units, files, pctab, funs []byte
-	cache                            map[uint64]*place
 }
 
 // A Frame is a call.
@@ -44,8 +51,60 @@ type place struct {
 // maxPlaces bounds the memory for addresses.
 const maxPlaces = 1 << 18
 
-func (t *functions) init() error {
-	d := t.data
+// maxTables bounds the tables of all modules, in bytes.
+const maxTables = 512 << 20
+
+// follow adds the module whose runtime.moduledata is at an address, and those after it in the runtime's list.
+func (t *functions) follow(at uint64) error {
+	for at != 0 {
+		b, err := t.mem.bytes(at, uint64(t.layout.ModNext)+8)
+		if err != nil {
+			return err
+		}
+		word := func(off uintptr) uint64 { return le.Uint64(b[off:]) }
+		m := &module{text: word(t.layout.ModText), etext: word(t.layout.ModEText), gofunc: word(t.layout.ModGoFunc)}
+		t.next, at = at+uint64(t.layout.ModNext), word(t.layout.ModNext)
+		tables, size := word(0), word(t.layout.ModPCLNTable)+word(t.layout.ModPCLNTable+8)-word(0)
+		if t.size += size; size > maxTables || t.size > maxTables {
+			return fmt.Errorf("its tables of functions have %d bytes", size)
+		}
+		data := make([]byte, size)
+		if err := t.mem.read(tables, data); err != nil {
+			return err
+		}
+		if err := m.init(data); err != nil {
+			return err
+		}
+		t.modules = append(t.modules, m)
+	}
+	return nil
+}
+
+// module returns the one that has the code at an address, nil if there is none. A plugin may have been loaded just now.
+func (t *functions) module(pc uint64) *module {
+	for known := 0; ; {
+		for _, m := range t.modules[known:] {
+			if pc >= m.text && pc < m.etext {
+				return m
+			}
+		}
+		known = len(t.modules)
+		next, err := t.mem.word(t.next)
+		if err != nil || next == 0 || t.follow(next) != nil || len(t.modules) == known {
+			return nil
+		}
+	}
+}
+
+// function returns module, runtime._func and entry of the function that has an address, 0 if there is none.
+func (t *functions) function(pc uintptr) (m *module, at, entry uintptr) {
+	if m = t.module(uint64(pc)); m != nil {
+		at, entry = m.code.Find(&t.layout.Offsets, pc)
+	}
+	return m, at, entry
+}
+
+func (m *module) init(d []byte) error {
 	if len(d) < 72 || d[0]&0xfe != 0xf0 || d[1] != 0xff || d[6] != goruntime.PCQuantum || d[7] != 8 {
 		return errors.New("its table of functions has an unknown format")
 	}
@@ -55,13 +114,12 @@ func (t *functions) init() error {
 		}
 		return nil
 	}
-	t.names, t.units, t.files, t.pctab, t.funs = part(32), part(40), part(48), part(56), part(64)
+	m.names, m.units, m.files, m.pctab, m.funs = part(32), part(40), part(48), part(56), part(64)
 	n := le.Uint64(d[8:])
-	if n < 1 || n > uint64(len(t.funs))/8 || uint64(len(t.funs)) < n*8+4 || t.names == nil || t.units == nil || t.files == nil || t.pctab == nil {
+	if n < 1 || n > uint64(len(m.funs))/8 || uint64(len(m.funs)) < n*8+4 || m.names == nil || m.units == nil || m.files == nil || m.pctab == nil {
 		return errors.New("its table of functions is damaged")
 	}
-	t.code = goruntime.CodeAt(uintptr(t.text), uintptr(t.etext), spanOf(t.pctab), spanOf(t.funs), uintptr(n))
-	t.cache = map[uint64]*place{}
+	m.code = goruntime.CodeAt(uintptr(m.text), uintptr(m.etext), spanOf(m.pctab), spanOf(m.funs), uintptr(n))
 	return nil
 }
 
@@ -99,13 +157,13 @@ func text(table []byte, at int32) string {
 }
 
 // line returns file and line of an address in a function, whose runtime._func and entry are given.
-func (t *functions) line(f []byte, entry, pc uintptr) (file string, line int32) {
-	line, _ = t.code.Value(le.Uint32(f[24:]), entry, pc)
-	if n, ok := t.code.Value(le.Uint32(f[20:]), entry, pc); ok && n >= 0 {
-		unit := uint64(le.Uint32(f[t.layout.FuncNPCData+4:])) + uint64(n)
-		if unit*4+4 <= uint64(len(t.units)) {
-			if at := le.Uint32(t.units[unit*4:]); at != ^uint32(0) {
-				file = text(t.files, int32(at))
+func (m *module) line(l *goruntime.Layout, f []byte, entry, pc uintptr) (file string, line int32) {
+	line, _ = m.code.Value(le.Uint32(f[24:]), entry, pc)
+	if n, ok := m.code.Value(le.Uint32(f[20:]), entry, pc); ok && n >= 0 {
+		unit := uint64(le.Uint32(f[l.FuncNPCData+4:])) + uint64(n)
+		if unit*4+4 <= uint64(len(m.units)) {
+			if at := le.Uint32(m.units[unit*4:]); at != ^uint32(0) {
+				file = text(m.files, int32(at))
 			}
 		}
 	}
@@ -121,19 +179,19 @@ const (
 func (t *functions) find(pc uint64) *place {
 	p, l := &place{}, t.layout
 	call := uintptr(pc)
-	at, entry := t.code.Find(&l.Offsets, call)
+	m, at, entry := t.function(call)
 	if at == 0 || call != entry {
 		call--
-		if at, entry = t.code.Find(&l.Offsets, call); at == 0 {
+		if m, at, entry = t.function(call); at == 0 {
 			return p
 		}
 	}
-	f := t.funs[at-address(t.funs):]
+	f := m.funs[at-address(m.funs):]
 	p.ok, p.entry, p.top = true, uint64(entry), f[l.FuncFlag]&1 != 0
 	p.writesSP = f[l.FuncFlag]&goruntime.FuncFlagSPWrite != 0
-	p.name = shown(text(t.names, int32(le.Uint32(f[4:]))))
+	p.name = shown(text(m.names, int32(le.Uint32(f[4:]))))
 	p.leaves = p.name == "runtime.mcall" || p.name == "runtime.morestack" || p.name == "runtime.schedule"
-	if delta, ok := t.code.Value(le.Uint32(f[l.FuncPCSP:]), entry, call); ok && delta >= 0 {
+	if delta, ok := m.code.Value(le.Uint32(f[l.FuncPCSP:]), entry, call); ok && delta >= 0 {
 		p.delta = uint64(delta)
 	} else if !p.top {
 		p.ok = false
@@ -141,9 +199,9 @@ func (t *functions) find(pc uint64) *place {
 	tables, data := int(le.Uint32(f[l.FuncNPCData:])), int(f[l.FuncNFuncData])
 	first := int(l.FuncNFuncData) + 1
 	var tree uint64
-	if end := first + (tables+funcdataInlTree+1)*4; tables > pcdataInlTree && data > funcdataInlTree && end <= len(f) && t.gofunc != 0 {
+	if end := first + (tables+funcdataInlTree+1)*4; tables > pcdataInlTree && data > funcdataInlTree && end <= len(f) && m.gofunc != 0 {
 		if off := le.Uint32(f[end-4:]); off != ^uint32(0) {
-			tree = t.gofunc + uint64(off)
+			tree = m.gofunc + uint64(off)
 		}
 	}
 	size, nameAt, kindAt := uint64(16), 4, 0
@@ -151,10 +209,10 @@ func (t *functions) find(pc uint64) *place {
 		size, nameAt, kindAt = 20, 12, 2
 	}
 	for range 256 {
-		file, line := t.line(f, entry, call)
+		file, line := m.line(l, f, entry, call)
 		var inlined []byte
 		if tree != 0 {
-			if i, ok := t.code.Value(le.Uint32(f[first+pcdataInlTree*4:]), entry, call); ok && i >= 0 {
+			if i, ok := m.code.Value(le.Uint32(f[first+pcdataInlTree*4:]), entry, call); ok && i >= 0 {
 				if b, err := t.mem.bytes(tree+uint64(i)*size, size); err == nil {
 					inlined = b
 				}
@@ -164,7 +222,7 @@ func (t *functions) find(pc uint64) *place {
 			p.add(p.name, file, line, f[l.FuncFlag-1] == t.wrapper())
 			break
 		}
-		p.add(shown(text(t.names, int32(le.Uint32(inlined[nameAt:])))), file, line, inlined[kindAt] == t.wrapper())
+		p.add(shown(text(m.names, int32(le.Uint32(inlined[nameAt:])))), file, line, inlined[kindAt] == t.wrapper())
 		call = entry + uintptr(le.Uint32(inlined[l.InlParentPC:]))
 	}
 	return p

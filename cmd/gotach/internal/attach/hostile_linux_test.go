@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/testenv"
 	"golang.org/x/sys/unix"
 )
@@ -25,24 +25,23 @@ func TestTooManyFunctions(t *testing.T) {
 			le.PutUint64(d[at:], 72)
 		}
 		le.PutUint64(d[8:], count)
-		f := functions{data: d}
-		if err := f.init(); err == nil {
+		if err := new(module).init(d); err == nil {
 			t.Errorf("%d functions are taken", count)
 		}
 	}
 }
 
-// A name has no more bytes than anybody gives one, and a section that a program needs in memory is not compressed.
+// A name has no more bytes than anybody gives one, and tables have no more than fit into memory.
 func TestBoundedTables(t *testing.T) {
 	if n := len(text(append(bytes.Repeat([]byte("x"), maxText+9), 0), 0)); n > maxText {
 		t.Errorf("a name of %d bytes", n)
 	}
-	file := strings.NewReader(strings.Repeat("x", 99))
-	for _, h := range []elf.SectionHeader{{Size: 99}, {Size: 9, Flags: elf.SHF_COMPRESSED}} {
-		if _, err := sectionOf(&elf.Section{SectionHeader: h, ReaderAt: file}, 98); err == nil {
-			t.Errorf("%+v is read", h)
-		}
-	}
+	l := goruntime.Layouts["go1.26"]
+	m := &memory{from: func(b []byte, _ []unix.RemoteIovec) (int, error) {
+		le.PutUint64(b[l.ModPCLNTable+8:], maxTables+1)
+		return len(b), nil
+	}}
+	testenv.Fails(t, "large tables", (&functions{mem: m, layout: l}).follow(1), "its tables of functions have 536870913 bytes")
 }
 
 // The list of goroutines of a process that lies gets shorter, or has addresses at the end of memory.

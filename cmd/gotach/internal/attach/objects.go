@@ -3,7 +3,6 @@
 package attach
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -139,11 +138,7 @@ func (r *recorder) name(list []tachyon.Object) {
 		}
 	}
 	if len(addrs) > 0 && r.unnamed == "" {
-		path := r.program.path
-		if r.threads == nil {
-			path = fmt.Sprintf("/proc/%d/exe", r.PID)
-		}
-		f, err := os.Open(path)
+		f, err := os.Open(r.program.file)
 		if err == nil {
 			var found map[uint64]session.Variable
 			found, err = session.Variables(f, addrs)

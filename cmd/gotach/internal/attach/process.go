@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/gotach/profiler/internal/files"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,7 +39,9 @@ func Open(pid int) (*Process, error) {
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err == nil {
 		p.Name = strings.TrimSuffix(filepath.Base(name), " (deleted)")
-		p.program, err = p.memory.ofProcess(name)
+		if p.program, err = p.memory.ofProcess(name); errors.Is(err, errNotGo) {
+			p.program, err = p.memory.ofLibrary()
+		}
 	}
 	switch {
 	case err == nil:
@@ -64,7 +68,38 @@ func (m *memory) ofProcess(name string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.load(file, name, entryOf(auxv))
+	return m.load(file, name, 0, entryOf(auxv))
+}
+
+// ofLibrary reads the Go program in a shared library of a process, the first one of several. The library may be in another mount namespace, but not deleted.
+func (m *memory) ofLibrary() (*program, error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", m.pid))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(maps)) {
+		f := strings.Fields(line) // lo-hi rights offset device inode path
+		_, path, named := strings.Cut(strings.TrimSpace(line), "/")
+		if !named || strings.Trim(f[2], "0") != "" {
+			continue
+		}
+		path = "/" + path
+		file, fi, err := files.Open(fmt.Sprintf("/proc/%d/root%s", m.pid, path))
+		if err != nil {
+			continue
+		}
+		lo, _, _ := strings.Cut(f[0], "-")
+		base, err := strconv.ParseUint(lo, 16, 64)
+		var p *program
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok && err == nil && strconv.FormatUint(st.Ino, 10) == f[4] {
+			p, err = m.load(file, path, base, 0)
+		}
+		file.Close()
+		if p != nil || err != nil && !errors.Is(err, errNotGo) {
+			return p, err
+		}
+	}
+	return nil, errNotGo
 }
 
 // Await is Open for a process that has just been started. It waits until the program's runtime has begun.

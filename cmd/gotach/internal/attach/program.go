@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +28,9 @@ type program struct {
 	funcs  functions
 	allgs  uint64   // address of the runtime's list of goroutines, a slice
 	allps  []uint64 // addresses of what may be its list of Ps
-	path   string   // of the executable, as the kernel says it
+	path   string   // of the executable or library, as the kernel says it
+	file   string   // where it can be read
+	inC    bool     // it is a library in a program of C: goroutine 1 has ended, and its runtime.g may be another one's
 	build  string   // the linker's build ID, or ""
 }
 
@@ -36,13 +40,17 @@ var errNotGo = errors.New("it is no Go program, or one that was packed")
 // errEarly says that the runtime's variables are not there, as before it has begun.
 var errEarly = errors.New("its list of goroutines was not found in its memory")
 
-// load reads the program that a memory belongs to. name is the executable's path as the kernel says it, and entry the address at which the program begins.
-func (m *memory) load(file *os.File, name string, entry uint64) (*program, error) {
+// load reads the program that a memory belongs to. name is the path of its executable or library as the kernel says it. base is where the library begins; of an executable
+// it is 0, and entry the address at which the program begins.
+func (m *memory) load(file *os.File, name string, base, entry uint64) (*program, error) {
 	f, err := elf.NewFile(file)
 	if err != nil {
 		return nil, errNotGo
 	}
-	p := &program{path: name, bias: entry - f.Entry}
+	p := &program{path: name, file: file.Name(), bias: base}
+	if base == 0 {
+		p.bias = entry - f.Entry
+	}
 	if p.info, err = buildinfo.Read(file); err != nil {
 		return nil, errNotGo
 	}
@@ -52,6 +60,7 @@ func (m *memory) load(file *os.File, name string, entry uint64) (*program, error
 	if p.layout, p.minor, err = layoutOf(p.info.GoVersion); err != nil {
 		return nil, err
 	}
+	p.inC = slices.ContainsFunc(p.info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-buildmode" && strings.HasPrefix(s.Value, "c-") })
 	p.image.Bias = uintptr(p.bias)
 	var data []span
 	for _, s := range f.Progs {
@@ -60,38 +69,21 @@ func (m *memory) load(file *os.File, name string, entry uint64) (*program, error
 			data = append(data, span{lo, lo + min(s.Filesz, maxVariables)})
 		}
 	}
-	table := f.Section(".gopclntab")
-	if table == nil {
-		table = f.Section(".data.rel.ro.gopclntab")
-	}
+	table := cmp.Or(f.Section(".gopclntab"), f.Section(".data.rel.ro.gopclntab"))
 	if table == nil {
 		return nil, errNotGo
 	}
-	if p.funcs.data, err = sectionOf(table, maxTable); err != nil {
-		return nil, fmt.Errorf("its table of functions: %w", err)
-	}
 	if s := f.Section(".note.go.buildid"); s != nil {
-		if b, err := sectionOf(s, maxBuildID); err == nil && len(b) > 16 {
+		if b, err := m.bytes(s.Addr+p.bias, min(s.Size, maxBuildID)); err == nil && len(b) > 16 {
 			p.build = strings.TrimRight(string(b[16:]), "\x00")
 		}
 	}
-	p.funcs.mem, p.funcs.layout, p.funcs.minor = m, p.layout, p.minor
+	p.funcs = functions{mem: m, layout: p.layout, minor: p.minor, cache: map[uint64]*place{}}
 	variables, err := m.findModule(p, data, table.Addr+p.bias)
 	if err != nil {
 		return nil, err
 	}
-	if err = m.findLists(p, variables); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// sectionOf reads a section that a program has in its memory, so it is not compressed: a compressed one may become any size.
-func sectionOf(s *elf.Section, most uint64) ([]byte, error) {
-	if s.Flags&elf.SHF_COMPRESSED != 0 || s.Size > most {
-		return nil, fmt.Errorf("%s has %d bytes, or is compressed", s.Name, s.Size)
-	}
-	return s.Data()
+	return p, m.findLists(p, variables)
 }
 
 // entryOf returns where a program begins, given what the kernel told it at its start (auxv). 0: it does not say.
@@ -108,8 +100,8 @@ func entryOf(auxv []byte) uint64 {
 // A span is a part of memory.
 type span struct{ lo, hi uint64 }
 
-// Bounds of what is read of a program's file: of its variables, its table of functions and its build ID, in bytes.
-const maxVariables, maxTable, maxBuildID = 256 << 20, 512 << 20, 4096
+// Bounds of what is read of a program: of its variables and its build ID, in bytes.
+const maxVariables, maxBuildID = 256 << 20, 4096
 
 // maxProcs is the most Ps that a program is taken to have.
 const maxProcs = 1 << 12
@@ -118,15 +110,14 @@ const maxProcs = 1 << 12
 // functions. findModule returns the variables that can hold pointers.
 func (m *memory) findModule(p *program, data []span, table uint64) (variables []span, err error) {
 	l := p.layout
-	errAt := m.search(data, int(l.ModNext+8), func(_ uint64, b []byte) bool {
+	errAt := m.search(data, int(l.ModNext+8), func(module uint64, b []byte) bool {
 		at := func(off uintptr) uint64 { return le.Uint64(b[off:]) }
 		text, etext := at(l.ModText), at(l.ModEText)
 		if at(0) != table || text == 0 || text >= etext || etext-text > 1<<32 || at(l.ModData) > at(l.ModEData) || at(l.ModBSS) > at(l.ModEBSS) {
 			return false
 		}
-		p.funcs.text, p.funcs.etext, p.funcs.gofunc = text, etext, at(l.ModGoFunc)
 		variables = []span{{at(l.ModBSS), at(l.ModEBSS)}, {at(l.ModData), at(l.ModEData)}}
-		err = p.funcs.init()
+		err = p.funcs.follow(module)
 		return true
 	})
 	if err = cmp.Or(errAt, err); err == nil && variables == nil {
@@ -163,7 +154,7 @@ func (m *memory) findLists(p *program, variables []span) error {
 	var found []uint64
 	if err := m.search(variables, 24, func(at uint64, b []byte) bool {
 		switch {
-		case m.areGoroutines(b, l):
+		case m.areGoroutines(b, p):
 			found = append(found, at)
 		case m.areProcs(b, l):
 			p.allps = append(p.allps, at)
@@ -184,7 +175,7 @@ func (m *memory) findLists(p *program, variables []span) error {
 				return err
 			}
 			switch c := le.Uint64(b[16:]); {
-			case !m.areGoroutines(b, l):
+			case !m.areGoroutines(b, p):
 			case c > most:
 				best, most, same = at, c, false
 			case c == most:
@@ -200,14 +191,16 @@ func (m *memory) findLists(p *program, variables []span) error {
 	return errEarly
 }
 
-// areGoroutines reports whether three words are a slice of goroutines, the first of which has the number 1. It looks at some.
-func (m *memory) areGoroutines(slice []byte, l *goruntime.Layout) bool {
+// areGoroutines reports whether three words are a slice of goroutines, the first of which has the number 1 unless it has ended. It looks at some.
+func (m *memory) areGoroutines(slice []byte, p *program) bool {
 	array, n, c := le.Uint64(slice), le.Uint64(slice[8:]), le.Uint64(slice[16:])
 	if array < 4096 || array&7 != 0 || array>>56 != 0 || n < 2 || n > c || c > 1<<26 {
 		return false
 	}
 	const some = 64
+	l := p.layout
 	var head []byte
+	alive := false
 	for i := range min(n, some) {
 		g, err := m.word(array + i*8)
 		if err != nil || g < 4096 || g&7 != 0 || g>>56 != 0 {
@@ -223,14 +216,15 @@ func (m *memory) areGoroutines(slice []byte, l *goruntime.Layout) bool {
 		size := h.hi - h.lo
 		stack := h.lo >= 4096 && h.hi > h.lo && size&(size-1) == 0 && size >= 2048
 		switch {
-		case h.plain() > goruntime.GDeadExtra, i == 0 && h.id != 1:
+		case h.plain() > goruntime.GDeadExtra, i == 0 && h.id != 1 && !p.inC:
 			return false
-		case !stack && (goruntime.Alive(h.status) || h.lo != 0 || i == 0):
+		case !stack && (goruntime.Alive(h.status) || h.lo != 0 || i == 0 && !p.inC):
 			return false
 		}
+		alive = alive || goruntime.Alive(h.status)
 	}
 	last, err := m.word(array + (n-1)*8)
-	return err == nil && last > 4096 && m.read(last, head) == nil
+	return err == nil && alive && last > 4096 && m.read(last, head) == nil
 }
 
 // areProcs reports whether three words are a slice of Ps, which have numbers from 0 on. The last element is that of the highest. What it looks at never
