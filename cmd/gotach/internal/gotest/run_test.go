@@ -195,7 +195,7 @@ func TestMixed(t *testing.T) {
 	found, slept := labels(t, compare(t, dir, whole, "-bench=.", "-benchtime=1x", "./..."), "example.com/mixed/plain.sleep")
 	for _, want := range []test{
 		{"example.com/mixed/plain", "ExampleDouble"},
-		{"example.com/mixed/exits", "BenchmarkSpins"},
+		{"example.com/mixed/cmd", "BenchmarkSpins"},
 		{"example.com/mixed/plain", "FuzzDouble"},
 	} {
 		if _, ok := found[want]; !ok {
@@ -212,39 +212,31 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-// A test that is ended by -timeout fails as it does without the profile, in which it is.
-func TestTimeout(t *testing.T) {
-	testenv.Long(t)
-	file := filepath.Join(t.TempDir(), "x.tach")
-	out, errs, res := profiled(t, file, "-C="+filepath.Join(unpack(t, "ends"), "late"), "-timeout=300ms", ".")
-	if res.Code != 1 || !strings.Contains(out, "panic: test timed out after 300ms") {
-		t.Errorf("code %d: %s%s", res.Code, out, errs)
-	}
-	if found, _ := labels(t, file, ""); found[test{"example.com/late", "TestLate"}] == 0 {
-		t.Errorf("the test is not in the profile: %v", found)
-	}
-}
-
-// Modules with a vendor directory, and workspaces.
+// Modules with a vendor directory, and workspaces. A test that is ended by -timeout fails as it does without the profile, in which it is.
 func TestVendorAndWorkspace(t *testing.T) {
 	testenv.Long(t)
 	dir := unpack(t, "vendored")
-	for module, want := range map[string]test{
-		"vendored": {"example.com/vendored", "TestVendored"},
-		"work/one": {"example.com/one", "TestOne"},
+	for _, c := range []struct {
+		module, flag string
+		code         int
+		says         string
+		want         test
+	}{
+		{"vendored", "-timeout=300ms", 1, "panic: test timed out after 300ms", test{"example.com/vendored", "TestVendored"}},
+		{"work/one", "-v", 0, "--- PASS: TestOne", test{"example.com/one", "TestOne"}},
 	} {
 		file := filepath.Join(t.TempDir(), "x.tach")
-		if out, errs, res := profiled(t, file, "-C="+filepath.Join(dir, filepath.FromSlash(module)), "."); res.Code != 0 || res.Tests != 1 || errs != "" {
-			t.Errorf("%s: code %d, %d tests: %s%s", module, res.Code, res.Tests, out, errs)
+		out, errs, res := profiled(t, file, "-C="+filepath.Join(dir, filepath.FromSlash(c.module)), c.flag, ".")
+		if res.Code != c.code || res.Tests != 1 || errs != "" || !strings.Contains(out, c.says) {
+			t.Errorf("%s: code %d, %d tests: %s%s", c.module, res.Code, res.Tests, out, errs)
 		}
 		in := testenv.Must(reader.Open(file))
-		if m, err := in.Metadata(); err != nil || m.Session.Error != "" || m.Session.TicksReached == 0 {
-			t.Errorf("%s: the session of a package without TestMain was not stopped: %+v, %v", module, m.Session, err)
+		if m, err := in.Metadata(); err != nil || m.Session.TicksReached == 0 || c.code == 0 && m.Session.Error != "" {
+			t.Errorf("%s: the session of a package without TestMain was not stopped: %+v, %v", c.module, m.Session, err)
 		}
 		testenv.OK(t, in.Close())
-		found, _ := labels(t, file, "")
-		if _, ok := found[want]; !ok {
-			t.Errorf("%s: %v is not in the profile", module, want)
+		if found, _ := labels(t, file, ""); found[c.want] == 0 {
+			t.Errorf("%s: %v is not in the profile", c.module, c.want)
 		}
 	}
 }
