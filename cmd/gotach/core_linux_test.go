@@ -58,9 +58,9 @@ func TestCore(t *testing.T) {
 	app := filepath.Join(filepath.Dir(core), "app")
 	says := func(want string, args ...string) {
 		t.Helper()
-		out := string(testenv.Must(testCommand(t, "gotach", args...).Output()))
-		if units := regexp.MustCompile(`\d(ns|µs|ms|s)\b`).FindString(out); !strings.Contains(out, want) || units != "" {
-			t.Errorf("gotach %v: not %q, or it has the time %q\n%s", args, want, units, out)
+		out, errs, code := ran(args...)
+		if units := regexp.MustCompile(`\d(ns|µs|ms|s)\b`).FindString(out); code != exitOK || !strings.Contains(out, want) || units != "" {
+			t.Errorf("gotach %v: exit code %d, not %q, or it has the time %q\n%s%s", args, code, want, units, out, errs)
 		}
 	}
 	for _, want := range []string{
@@ -76,13 +76,13 @@ func TestCore(t *testing.T) {
 	says("9 samples of 9 goroutines", "verify", core, app)
 
 	tach := filepath.Join(t.TempDir(), "x.tach")
-	must(testCommand(t, "gotach", "convert", core, "-o", tach).Run())
+	says("", "convert", core, "-o", tach)
 	says("9 goroutines, of which 0 ran", "report", tach)
 
 	fails := func(want string, args ...string) {
 		t.Helper()
-		if out, err := testCommand(t, "gotach", args...).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("gotach %v: %v, not %q\n%s", args, err, want, out)
+		if out, errs, code := ran(args...); code == exitOK || !strings.Contains(errs, want) {
+			t.Errorf("gotach %v: exit code %d, not %q\n%s%s", args, code, want, out, errs)
 		}
 	}
 	for _, command := range []string{"why", "leaks", "requests", "html"} {
@@ -120,7 +120,7 @@ func TestUnknownHolder(t *testing.T) {
 		}
 	})
 	for _, command := range []string{"report", "locks"} {
-		out := string(testenv.Must(testCommand(t, "gotach", command, path).Output()))
+		out, _, _ := ran(command, path)
 		if !strings.Contains(out, "main.mu") || !strings.Contains(out, "who held it is not known") || strings.Contains(out, "seen, ") {
 			t.Errorf("gotach %s:\n%s", command, out)
 		}

@@ -74,7 +74,7 @@ type readingCommand struct {
 // readingCommands returns all commands that read a file. They write to a folder.
 func readingCommands(path, tmp string) (list []readingCommand) {
 	command := func(text bool, args ...string) {
-		variant := args[0] == "convert" || slices.Contains(args, "--json") || slices.Contains(args, "--by")
+		variant := args[0] == "convert" || args[0] == "html" || strings.HasPrefix(args[1], "--") && args[1] != "--func" || strings.Count(strings.Join(args, " "), path) > 1
 		list = append(list, readingCommand{strings.Join(args, " "), text, variant, func() string {
 			var out bytes.Buffer
 			run(args, strings.NewReader(""), &out, &out)

@@ -43,7 +43,7 @@ func TestRecordChildren(t *testing.T) {
 		}
 		pids := map[string]bool{}
 		for _, path := range append(found("x.tach"), found("x-app-*.tach")...) {
-			out := string(testenv.Must(testCommand(t, "gotach", "info", path).Output()))
+			out, _, _ := ran("info", path)
 			m := regexp.MustCompile(`process +(\d+) on`).FindStringSubmatch(out)
 			if m == nil || strings.Contains(path, "x-app-") && !strings.Contains(path, "x-app-"+m[1]+".tach") || strings.Contains(out, "not stopped") {
 				t.Errorf("%s:\n%s", path, out)

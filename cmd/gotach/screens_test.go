@@ -13,6 +13,7 @@ import (
 // The first screen of a report is what a terminal of 80 columns and 40 lines shows of it without scrolling. It names what was
 // planted in the recorded sessions: see internal/analyze/testdata/README.md.
 func TestFirstScreens(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
 	for name, planted := range map[string]string{
 		"sleeps":          `1\. lock.* main\.\(\*store\)\.sleepy .*the holder slept in main\.\(\*store\)\.sleepy locks\.go:\d+`,
 		"computes":        `1\. lock.* main\.\(\*store\)\.compute .*the holder computed in main\.spin main\.go:\d+`,
@@ -24,10 +25,8 @@ func TestFirstScreens(t *testing.T) {
 		"leaks":           `1\. leak.*main\S*eakyReply others\.go:\d+`,
 	} {
 		path := "../../internal/analyze/testdata/sessions/" + name
-		cmd := testCommand(t, "gotach", "report", path+".tach")
-		cmd.Env = append(os.Environ(), "COLUMNS=80", "TZ=UTC")
-		out := testenv.Must(cmd.Output())
-		lines := strings.SplitAfter(string(out), "\n")
+		out, _, _ := ran("report", path+".tach")
+		lines := strings.SplitAfter(out, "\n")
 		screen := strings.Join(lines[:min(40, len(lines))], "")
 		testenv.Golden(t, path+".screen", screen, os.Getenv("UPDATE_SCRIPTS") != "")
 		for _, l := range lines {
