@@ -2,10 +2,12 @@ package findings
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/profile"
 )
 
@@ -18,6 +20,8 @@ const (
 	peerShare = 0.3
 	// slowAnswer is the time for which a request waits for a peer, on average, from which on the peer is slow.
 	slowAnswer = 10 * time.Millisecond
+	// mostExplained is the share that other findings explain at most: an answer has a tenth of all the time, or nothing is said of it.
+	mostExplained = 2.0 / 3
 )
 
 // peers says which other programs keep goroutines waiting.
@@ -39,13 +43,10 @@ func peers(f *facts) error {
 	}
 	for k, waited := range times {
 		always := !f.byRequests() && float64(waited) >= alwaysWaits*float64(f.length) && float64(waited) <= 1.05*float64(f.length)
-		if !f.worth(waited, peerShare) && !(always && f.worth(waited, leastShare)) {
-			continue
-		}
-		if f.byRequests() && f.Requests != nil && waited < slowAnswer*time.Duration(f.Requests.Count) {
-			continue
-		}
 		s := first[k]
+		if !f.worth(waited, peerShare*(1-f.explained())) && !(always && f.worth(waited, leastShare)) || !f.slow(waited, s.place, s.state) {
+			continue
+		}
 		what := k.wait
 		switch {
 		case k.peer != "" && what != "":
@@ -73,6 +74,35 @@ func peers(f *facts) error {
 		f.add(x, s.place)
 	}
 	return nil
+}
+
+// explained returns the share of the time of requests of which it is known already why they wait: what else they wait for is to be compared with
+// the rest.
+func (f *facts) explained() (share float64) {
+	if !f.byRequests() {
+		return 0
+	}
+	for i := range f.found {
+		switch x := &f.found[i]; x.Kind {
+		case Lock, Pool, Channel, Straggler:
+			share += x.Share
+		}
+	}
+	return min(share, mostExplained)
+}
+
+// slow reports whether requests that wait at a line, or all of them, wait long enough for an answer. Lines at which few of the requests wait
+// count by those that were seen there: a short wait is seen as one of a tick.
+func (f *facts) slow(waited time.Duration, at place, state string) bool {
+	if !f.byRequests() || f.Requests == nil || waited >= slowAnswer*time.Duration(f.Requests.Count) {
+		return true
+	}
+	i := slices.IndexFunc(f.Requests.Waits, func(r requests.Repeat) bool { return place{r.Func, r.File, r.Line} == at && r.State == state })
+	if i < 0 || f.session.RateReached <= 0 {
+		return false
+	}
+	least := max(slowAnswer, time.Duration(2*float64(time.Second)/f.session.RateReached))
+	return f.Requests.Waits[i].Time >= least*time.Duration(f.Requests.Waits[i].Requests)
 }
 
 func durationText(d time.Duration) string { return profile.DurationText(d) }

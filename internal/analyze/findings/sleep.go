@@ -39,7 +39,7 @@ func (f *facts) polls() error {
 		return err
 	}
 	for _, s := range f.spots {
-		if !f.answers(s) || !f.worth(f.of(s), peerShare) || f.stays(f.of(s)) || f.of(s) < slowAnswer*time.Duration(f.Requests.Count) {
+		if !f.answers(s) || !f.worth(f.of(s), peerShare) || f.stays(f.of(s)) || !f.slow(f.of(s), s.place, s.state) {
 			continue
 		}
 		for i := range chains[s.place] {

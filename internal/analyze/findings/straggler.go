@@ -38,7 +38,7 @@ func (f *facts) childWaits(s *spot, n *locks.WaitNode) {
 		return
 	}
 	last := &n.Next[0]
-	if f.byRequests() && f.Requests != nil && last.Time < slowAnswer*time.Duration(f.Requests.Count) {
+	if !f.slow(last.Time, s.place, s.state) {
 		return
 	}
 	at := placeOfHolder(&last.HolderFrame)

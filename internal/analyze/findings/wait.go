@@ -86,7 +86,7 @@ func waits(f *facts) error {
 				disk = &f.found[len(f.found)-1]
 				continue
 			}
-			if n := f.Requests; n != nil && (waited < slowAnswer*time.Duration(n.Count) || f.stays(waited)) {
+			if !f.slow(waited, k.place, k.state) || f.stays(waited) {
 				continue
 			}
 		} else if k.state != waitCond || !f.worth(waited, waitingShare) || float64(waited) < waitingAverage*float64(f.length) {

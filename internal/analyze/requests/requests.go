@@ -63,6 +63,7 @@ type Requests struct {
 	Difference []Difference `json:"difference"`
 	Slowest    []Request    `json:"slowest"`
 	Repeats    []Repeat     `json:"repeats,omitempty"` // the most time first
+	Waits      []Repeat     `json:"-"`                 // all lines at which requests waited, also once each
 }
 
 // A Bucket counts requests of From to To. That of 0 to Short is one class: how long these are is not known.

@@ -213,7 +213,7 @@ func shares(ran map[string]float64) (list []Ran) {
 
 // result sets the averages, the difference and the timelines.
 func (r *requestSums) result(out *Requests) {
-	out.Repeats = r.again.result()
+	out.Repeats, out.Waits = r.again.result(), r.again.sums
 	groups := [2]*Group{&out.Median, &out.Slow}
 	for row, sums := range r.rows {
 		var mean [2]time.Duration
