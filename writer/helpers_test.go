@@ -93,12 +93,30 @@ var numberedFrames = func() (list []tachyon.Frame) {
 	return list
 }()
 
+// fed are the numbers plus 1 of the frames of the workload that feed has interned.
+var fed struct {
+	w     *Writer
+	ids   [1000]uint32
+	stack []uint32
+}
+
 // feed writes the samples from first to n-1 of the workload, up to the first error. It
 // returns the number of samples that the file has now.
 func feed(w *Writer, first, n int) (int, error) {
+	if fed.w != w {
+		fed.w, fed.ids = w, [1000]uint32{}
+	}
 	for i := first; i < n; i++ {
 		s, stack := numbered(i, numberedFrames)
-		if err := w.WriteFrames(&s, stack); err != nil {
+		fed.stack = fed.stack[:0]
+		for _, f := range stack {
+			if fed.ids[f.Line] == 0 {
+				fed.ids[f.Line] = w.Intern(f) + 1
+			}
+			fed.stack = append(fed.stack, fed.ids[f.Line]-1)
+		}
+		s.Stack = fed.stack
+		if err := w.Write(&s); err != nil {
 			return i, err
 		}
 	}

@@ -132,7 +132,7 @@ func TestDamaged(t *testing.T) {
 	testenv.Again(t)
 	file, good := left(t)
 	r := rand.New(rand.NewPCG(1, 2))
-	times, cut, refused := testenv.Brief(6, 16), 0, 0
+	times, cut, refused := testenv.Times(8, 100), 0, 0
 	for n := range times {
 		path := filepath.Join(t.TempDir(), "x.tach")
 		journal := slices.Clone(good)

@@ -133,7 +133,7 @@ func TestFullDiskAgainAndAgain(t *testing.T) {
 			return old(f, off, size)
 		}
 		var err error
-		for faults := 0; faults < 2*maxFaults && err == nil; faults++ {
+		for faults := 0; faults < maxFaults+5 && err == nil; faults++ {
 			for i := 0; !w.broken && err == nil; i++ {
 				id := w.Intern(tachyon.Frame{Func: fmt.Sprint(strings.Repeat("f", 50_000), faults, i)})
 				_, err = w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1, Stack: []uint32{id}}})

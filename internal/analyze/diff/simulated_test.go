@@ -89,7 +89,7 @@ func (s *simulation) program(side int, speed, spread float64) (machine []float64
 func TestDiffSimulated(t *testing.T) {
 	testenv.Again(t)
 	const all = 40
-	times := testenv.Brief(10, all)
+	times := testenv.Times(testenv.Brief(10, 20), all)
 	planted := diffKey{"main.planted", LevelTotal, WhatCPU}
 	leak := diffKey{"[chan receive] main.leak", LevelSelf, WhatWait}
 	for _, c := range []struct {

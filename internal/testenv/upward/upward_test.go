@@ -43,10 +43,17 @@ func TestRoomsRunDown(t *testing.T) {
 		"internal/goruntime":      0,
 		"sampler/internal/native": 51,
 	}
-	for folder, most := range most {
-		rooms := testenv.Must(read("../../../" + folder))
-		if r := rooms[0]; len(r.up) > most {
-			t.Errorf("%s: %d references run up, at most %d did:\n%s", folder, len(r.up), most, strings.Join(r.up, "\n"))
+	var folders []string
+	for folder := range most {
+		folders = append(folders, "../../../"+folder)
+	}
+	rooms := testenv.Must(read(folders...))
+	for _, r := range rooms {
+		if most, ok := most[strings.TrimPrefix(r.path, "github.com/gotach/profiler/")]; !ok || len(r.up) > most {
+			t.Errorf("%s: %d references run up, at most %d did:\n%s", r.path, len(r.up), most, strings.Join(r.up, "\n"))
 		}
+	}
+	if len(rooms) != len(most) {
+		t.Errorf("%d rooms of %d", len(rooms), len(most))
 	}
 }

@@ -100,7 +100,7 @@ func TestPrograms(t *testing.T) {
 // does not wait for goroutines of the source that have no turn.
 func TestBusy(t *testing.T) {
 	t.Parallel()
-	run(t, nil, build(t, "busy"), "20", "0", t.TempDir())
+	run(t, nil, build(t, "busy"), "8", "0", t.TempDir())
 }
 
 // TestGoDebug checks that goruntime.GoDebug reads settings as the runtime does.

@@ -119,7 +119,7 @@ func await(what string, cond func() bool) {
 	}
 }
 
-// more waits for twenty more samples of both kinds of goroutines of sampled.
+// more waits for ten more samples of both kinds of goroutines of sampled.
 var more func()
 
 // sampled runs f under the source, together with a running goroutine and some waiting ones. It ends when both
@@ -139,7 +139,7 @@ func sampled(rate int, f func()) {
 		fail("Start: %v", err)
 	}
 	more = func() {
-		spinning, waiting := c.spinning.Load()+20, c.waiting.Load()+20
+		spinning, waiting := c.spinning.Load()+10, c.waiting.Load()+10
 		await("more samples", func() bool { return c.spinning.Load() >= spinning && c.waiting.Load() >= waiting })
 	}
 	f()
@@ -367,7 +367,7 @@ var modes = map[string]func(){
 	"exec": func() {
 		// Each generation runs a session, starts other programs, and then executes the next one.
 		n, _ := strconv.Atoi(os.Getenv("GENERATION"))
-		if n == rounds(3, 15) {
+		if n == rounds(2, 15) {
 			return
 		}
 		sampled(10000, func() {
