@@ -12,12 +12,35 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// The hook finishes the file and does not change the exit code of the tests.
+// Two packages of a go test have one PROFILE_OUT: each has a file, also if the first has ended before the second begins. The hook
+// finishes the file and does not change the exit code of the tests.
 func TestProftest(t *testing.T) {
 	testenv.Long(t)
 	t.Parallel()
-	dir := module(t, "hook_test.go.txt", "hook_test.go")
-	run(t, dir, moduleEnv, "go", "test", "-c", "-vet=off", "-o", "hook.test", ".")
+	dir, out, work := module(t, "hook_test.go.txt", "hook_test.go"), t.TempDir(), t.TempDir()
+	src := testenv.Must(os.ReadFile(filepath.Join(dir, "hook_test.go")))
+	for _, p := range []string{"a", "b"} {
+		path := filepath.Join(dir, p, "same")
+		testenv.OK(t, errors.Join(os.MkdirAll(path, 0o755), os.WriteFile(filepath.Join(path, "hook_test.go"), src, 0o600)))
+	}
+	text := run(t, dir, append(moduleEnv, "PROFILE_OUT="+filepath.Join(out, "x.tach"), "GOTMPDIR="+work),
+		"go", "test", "-work", "-count=1", "-vet=off", "-v", "-p=1", "-run=TestPass", "./a/...", "./b/...")
+	if n := strings.Count(text, "has the profile of another package"); n != 1 {
+		t.Errorf("%d warnings, want 1\n%s", n, text)
+	}
+	programs := map[string]bool{}
+	names, _ := filepath.Glob(filepath.Join(out, "*.tach"))
+	for _, name := range names {
+		m, unfinished := metadata(t, name)
+		if unfinished {
+			t.Errorf("%s is unfinished", name)
+		}
+		programs[m.Session.Executable] = true
+	}
+	if len(names) != 2 || len(programs) != 2 {
+		t.Errorf("files %v have the profiles of %d packages, want 2\n%s", names, len(programs), text)
+	}
+	testenv.OK(t, os.Rename(testenv.Must(filepath.Glob(filepath.Join(work, "*", "b*", "same.test")))[0], filepath.Join(dir, "hook.test")))
 	tests := func(pattern, out string) (int, string) {
 		cmd := exec.Command(filepath.Join(dir, "hook.test"), "-test.run=^"+pattern+"$")
 		cmd.Dir = dir
@@ -70,34 +93,5 @@ func TestProftest(t *testing.T) {
 	}
 	if after, _ := filepath.Glob(filepath.Join(dir, "*")); len(after) != len(before) {
 		t.Errorf("created %v without PROFILE_OUT", after)
-	}
-}
-
-// Two packages of a go test have one PROFILE_OUT: each has a file, also if the first has ended before the second begins.
-func TestProftestTogether(t *testing.T) {
-	testenv.Long(t)
-	t.Parallel()
-	dir, out := module(t, "hook_test.go.txt", "hook_test.go"), t.TempDir()
-	src := testenv.Must(os.ReadFile(filepath.Join(dir, "hook_test.go")))
-	for _, p := range []string{"a", "b"} {
-		path := filepath.Join(dir, p, "same")
-		testenv.OK(t, errors.Join(os.MkdirAll(path, 0o755), os.WriteFile(filepath.Join(path, "hook_test.go"), src, 0o600)))
-	}
-	text := run(t, dir, append(moduleEnv, "PROFILE_OUT="+filepath.Join(out, "x.tach")),
-		"go", "test", "-count=1", "-vet=off", "-v", "-p=1", "-run=TestPass", "./a/...", "./b/...")
-	if n := strings.Count(text, "has the profile of another package"); n != 1 {
-		t.Errorf("%d warnings, want 1\n%s", n, text)
-	}
-	programs := map[string]bool{}
-	names, _ := filepath.Glob(filepath.Join(out, "*.tach"))
-	for _, name := range names {
-		m, unfinished := metadata(t, name)
-		if unfinished {
-			t.Errorf("%s is unfinished", name)
-		}
-		programs[m.Session.Executable] = true
-	}
-	if len(names) != 2 || len(programs) != 2 {
-		t.Errorf("files %v have the profiles of %d packages, want 2\n%s", names, len(programs), text)
 	}
 }
