@@ -48,6 +48,18 @@ func (l *Layout) WaitKind(reason int) waitKind {
 	return waitKind{}
 }
 
+// WaitText returns what tracebacks print for a wait reason, in a synctest bubble or outside.
+func (l *Layout) WaitText(reason int, bubble bool) string {
+	if reason <= 0 || reason >= len(l.Reasons) {
+		return "waiting"
+	}
+	text := l.Reasons[reason]
+	if bubble && l.Durable>>reason&1 != 0 && !strings.HasSuffix(text, "(durable)") {
+		text += " (durable)"
+	}
+	return text
+}
+
 // IOWait is the wait reason of a goroutine that waits for a file descriptor.
 const IOWait = "IO wait"
 

@@ -324,14 +324,7 @@ func (st *stacks) reason(r record) string {
 	case goruntime.GRunnable, goruntime.GPreempted:
 		return source.Runnable
 	case goruntime.GWaiting, goruntime.GLeaked:
-		text := "waiting"
-		if n := r.reason(); n > 0 && n < len(st.l.Reasons) {
-			text = st.l.Reasons[n]
-			if r.flags()&flagBubble != 0 && st.l.Durable>>n&1 != 0 && !strings.HasSuffix(text, "(durable)") {
-				text += " (durable)"
-			}
-		}
-		return text
+		return st.l.WaitText(r.reason(), r.flags()&flagBubble != 0)
 	}
 	return ""
 }

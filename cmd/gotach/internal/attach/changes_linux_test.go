@@ -118,7 +118,7 @@ func TestTorn(t *testing.T) {
 		_, err := s.refresh()
 		testenv.OK(t, err)
 		testenv.OK(t, s.heads([]int{0}, func(i int, b []byte) { heads = append(heads, walk{index: i, head: parse(b, l)}) }))
-		testenv.OK(t, s.walks(heads))
+		testenv.OK(t, s.walks(heads, fewTries))
 		pcs := heads[0].pcs
 		if never := name == "id" || name == "scan"; heads[0].ok == never || never && pcs != nil || !never && pcs[len(pcs)-1] != 0x400300 {
 			t.Errorf("%s changes: calls %#x", name, pcs)
@@ -130,7 +130,7 @@ func TestTorn(t *testing.T) {
 	w := []walk{{head: parse(s.part(theG), l)}}
 	words["sp"](s)
 	s.set(theStack+1032, 0x400300, 0x400300) // arm64 has return addresses at the stack pointer
-	testenv.OK(t, s.walks(w))
+	testenv.OK(t, s.walks(w, fewTries))
 	if want := []uint64{0x400100, 0x400300}; !reflect.DeepEqual(w[0].pcs, want) {
 		t.Errorf("calls %#x, want %#x", w[0].pcs, want)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -34,36 +35,41 @@ func OpenCore(path, exe string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := elf.NewFile(file)
-	if err == nil && f.Type != elf.ET_CORE {
-		err = errors.New("it is no core file")
-	}
+	p, err := openCore(file, fi.Size(), exe)
 	if err != nil {
 		file.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	return p, nil
+}
+
+func openCore(file *os.File, size int64, exe string) (*Process, error) {
+	f, err := elf.NewFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if f.Type != elf.ET_CORE {
+		return nil, errors.New("it is no core file")
+	}
 	notes, err := notesOf(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	entry := entryOf(notes.auxv)
-	if exe == "" {
-		if exe = notes.fileAt(entry); exe == "" {
-			return nil, fmt.Errorf("%s: it does not say which executable it is of; give its path after it", path)
-		}
+	if exe = cmp.Or(exe, notes.fileAt(entry)); exe == "" {
+		return nil, errors.New("it does not say which executable it is of; give its path after it")
 	}
 	program, _, err := files.Open(exe)
 	if err != nil {
-		return nil, fmt.Errorf("the executable of %s: %w; give its path after it", path, err)
+		return nil, fmt.Errorf("its executable: %w; give its path after it", err)
 	}
-	p := &Process{PID: notes.pid, Name: filepath.Base(exe), threads: notes.threads}
-	c := &core{}
+	p, c := &Process{PID: notes.pid, Name: filepath.Base(exe), threads: notes.threads}, &core{}
 	if err := c.add(f, 0); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	for _, part := range c.parts {
-		if end := part.Off + part.Filesz; end > uint64(fi.Size()) {
-			c.cut = fmt.Errorf("it is cut: it ends at offset %d, and the memory at %#x goes on to offset %d", fi.Size(), part.Vaddr, end)
+		if end := part.Off + part.Filesz; end > uint64(size) {
+			c.cut = fmt.Errorf("it is cut: it ends at offset %d, and the memory at %#x goes on to offset %d", size, part.Vaddr, end)
 		}
 	}
 	p.from = c.read
@@ -75,10 +81,7 @@ func OpenCore(path, exe string) (*Process, error) {
 	if p.program, err = p.load(program, exe, 0, entry); errors.Is(err, errEarly) {
 		err = cmp.Or(c.cut, fmt.Errorf("it is of another build than %s, or lacks memory", exe))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return p, nil
+	return p, err
 }
 
 // Instant writes what the goroutines of a core did as a profile of one instant, at a time. Each of them has one sample, of 1 µs, which counts it.

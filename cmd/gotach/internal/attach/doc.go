@@ -7,6 +7,7 @@
 //
 //   - process.go opens a process
 //   - core.go opens what a process has left when it ended
+//   - options.go says how to record, and how it went
 //   - record.go samples a process to a file
 //   - known.go has what is known of goroutines, from their first look to their end
 //   - files.go begins files, writes to them and finishes them

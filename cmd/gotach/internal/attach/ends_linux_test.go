@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
@@ -129,5 +130,19 @@ func TestTraced(t *testing.T) {
 	testenv.OK(t, unix.PtraceDetach(x.pid))
 	if len(x.stack(t)) < 31 {
 		t.Error("it does not go on")
+	}
+}
+
+// A process can be read from its begin, also where the kernel has not mapped its program yet.
+func TestAwait(t *testing.T) {
+	program := build(t, "", "-ldflags=-s -w")
+	for range testenv.Brief(10, 100) {
+		cmd := exec.Command(program)
+		in := testenv.Must(cmd.StdinPipe())
+		testenv.OK(t, cmd.Start())
+		_, err := Await(t.Context(), cmd.Process.Pid)
+		testenv.OK(t, in.Close())
+		testenv.OK(t, cmd.Wait())
+		testenv.OK(t, err)
 	}
 }

@@ -156,14 +156,15 @@ var errCalls = errors.New("its goroutines have more calls than can be kept")
 
 const (
 	firstRead = 1024 // how much of a stack is read at first. Most stacks that wait are shorter.
-	maxTries  = 4    // to read a goroutine that moves
+	fewTries  = 4    // to read a goroutine that moves, in a tick
+	manyTries = 80   // where there is only one reading
 )
 
 // walks reads goroutines again, each with its stack between two readings of its head. If these are the same, and the stack is where the head
 // says, that is what the goroutine did at that instant; if not, the goroutine is tried again. It does so with those that run too:
 // otherwise goroutines would be found running too often, because a system call that ends meanwhile would count as running, and one that
-// begins would not count.
-func (p *Process) walks(list []walk) error {
+// begins would not count. A goroutine is read at most so many times.
+func (p *Process) walks(list []walk, most int) error {
 	l := p.program.layout
 	size := headSize(l)
 	want := make([]uint64, len(list)) // bytes of the stack
@@ -225,7 +226,7 @@ func (p *Process) walks(list []walk) error {
 					w.pcs = p.stopped(p.roster.gs[w.index], w.head)
 					calls += len(w.pcs)
 				}
-			case tries[i] < maxTries && !p.scanned(&w.head):
+			case tries[i] < most:
 				aim(i)
 				more = append(more, i)
 			}
@@ -247,50 +248,43 @@ func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 	if _, err := p.refresh(); err != nil {
 		return nil, 0, err
 	}
-	left := make([]int, len(p.roster.gs))
-	for i := range left {
-		left[i] = i
+	all := make([]int, len(p.roster.gs))
+	for i := range all {
+		all[i] = i
+	}
+	var list []walk
+	err = p.heads(all, func(i int, b []byte) {
+		if h := parse(b, p.program.layout); goruntime.Alive(h.status) && !p.system(&h) {
+			list = append(list, walk{index: i, head: h})
+		}
+	})
+	if err == nil {
+		err = p.walks(list, manyTries)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	now := monotonic()
+	if p.threads != nil { // the time of a core is not in it, and is not before the latest time that is
+		now = 0
+		for i := range list {
+			now = max(now, time.Duration(list[i].head.since))
+		}
 	}
 	calls := 0
-	for range 20 {
-		var list []walk
-		err := p.heads(left, func(i int, b []byte) {
-			if h := parse(b, p.program.layout); goruntime.Alive(h.status) && !p.system(&h) {
-				list = append(list, walk{index: i, head: h})
-			}
-		})
-		if err == nil {
-			err = p.walks(list)
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		left = left[:0]
-		now := monotonic()
-		if p.threads != nil { // the time of a core is not in it, and is not before the latest time that is
-			now = 0
-			for i := range list {
-				now = max(now, time.Duration(list[i].head.since))
-			}
-		}
-		for i := range list {
-			w := &list[i]
-			if !w.ok {
-				left = append(left, w.index)
-				continue
-			}
+	for i := range list {
+		if w := &list[i]; w.ok {
 			g := p.describe(w, now)
 			if calls += len(g.Frames) + len(g.Labels)*callsOfLabel; calls > cmp.Or(p.most, mostCalls) {
 				return nil, 0, errCalls
 			}
 			out = append(out, g)
-		}
-		if len(left) == 0 {
-			break
+		} else if goruntime.Alive(w.head.status) {
+			moved++
 		}
 	}
 	slices.SortFunc(out, func(a, b instant.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
-	return out, len(left), nil
+	return out, moved, nil
 }
 
 // describe returns what is known of a goroutine at a time on the runtime's clock.
@@ -331,15 +325,7 @@ func (p *Process) state(h *head) string {
 	case goruntime.GRunnable, goruntime.GPreempted:
 		return "runnable"
 	}
-	l := p.program.layout
-	text := "waiting"
-	if n := int(h.reason); n > 0 && n < len(l.Reasons) {
-		text = l.Reasons[n]
-		if h.bubble && l.Durable>>n&1 != 0 && !strings.HasSuffix(text, "(durable)") {
-			text += " (durable)"
-		}
-	}
-	return text
+	return p.program.layout.WaitText(int(h.reason), h.bubble)
 }
 
 // monotonic returns the clock of the runtime's times.

@@ -49,7 +49,7 @@ func TestObjectsOf(t *testing.T) {
 		_ = testenv.Must(s.refresh())
 		list := []walk{{}}
 		testenv.OK(t, s.heads([]int{0}, func(i int, b []byte) { list[0].head = parse(b, l) }))
-		testenv.OK(t, s.walks(list))
+		testenv.OK(t, s.walks(list, fewTries))
 		s.before = func(at uint64) {
 			if at == theSudogs && tt.change != nil {
 				s.before = nil

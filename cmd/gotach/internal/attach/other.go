@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/instant"
-	"github.com/gotach/profiler/internal/rotate"
-	"github.com/gotach/profiler/tachyon"
 )
 
 // A Process is one that runs a Go program.
@@ -34,22 +32,6 @@ func Await(context.Context, int) (*Process, error) { return Open(0) }
 
 // Goroutines is never called.
 func (*Process) Goroutines() ([]instant.Goroutine, int, error) { return nil, 0, nil }
-
-// Options say how to record.
-type Options struct {
-	Interval time.Duration
-	Budget   float64
-	Rotate   rotate.Options
-	Progress func(ticks int64, d time.Duration, path string)
-}
-
-// A Recording says how recording went.
-type Recording struct {
-	Duration time.Duration
-	tachyon.Counts
-	Files         []string
-	Ended, NoPerf error
-}
 
 // Record is never called.
 func (*Process) Record(context.Context, string, Options) (*Recording, error) { return nil, nil }

@@ -68,7 +68,11 @@ func (m *memory) ofProcess(name string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.load(file, name, 0, entryOf(auxv))
+	entry := entryOf(auxv)
+	if entry == 0 {
+		return nil, errEarly // the kernel has not mapped it yet
+	}
+	return m.load(file, name, 0, entry)
 }
 
 // ofLibrary reads the Go program in a shared library of a process, the first one of several. The library may be in another mount namespace, but not deleted.

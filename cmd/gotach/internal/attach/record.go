@@ -24,24 +24,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say how to record.
-type Options struct {
-	Interval time.Duration                                   // between two ticks
-	Budget   float64                                         // what it may cost, in percent of the machine's CPU
-	Rotate   rotate.Options                                  // Every, Bytes, Keep and KeepBytes
-	Progress func(ticks int64, d time.Duration, path string) // called after each tick, with the file that is written
-	noPerf   bool                                            // for tests: as if perf events were refused
-}
-
-// A Recording says how recording went.
-type Recording struct {
-	Duration time.Duration
-	tachyon.Counts
-	Files  []string // that are kept
-	Ended  error    // why it ended before it was told to; nil: it was told to
-	NoPerf error    // why what runs is not seen, and what helps; nil: it is
-}
-
 // A recorder samples the goroutines of a process to a file, or to one file after the other.
 type recorder struct {
 	*Process
@@ -280,7 +262,7 @@ func (r *recorder) look(i int, b []byte) {
 
 // readAll reads the goroutines that look has found to have moved.
 func (r *recorder) readAll() error {
-	if err := r.Process.walks(r.walks); err != nil {
+	if err := r.Process.walks(r.walks, fewTries); err != nil {
 		return err
 	}
 	r.objectsOf(r.walks)

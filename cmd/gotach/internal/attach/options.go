@@ -1,0 +1,26 @@
+package attach
+
+import (
+	"time"
+
+	"github.com/gotach/profiler/internal/rotate"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Options say how to record.
+type Options struct {
+	Interval time.Duration                                   // between two ticks
+	Budget   float64                                         // what it may cost, in percent of the machine's CPU
+	Rotate   rotate.Options                                  // Every, Bytes, Keep and KeepBytes
+	Progress func(ticks int64, d time.Duration, path string) // called after each tick, with the file that is written
+	noPerf   bool                                            // for tests: as if perf events were refused
+}
+
+// A Recording says how recording went.
+type Recording struct {
+	Duration time.Duration
+	tachyon.Counts
+	Files  []string // that are kept
+	Ended  error    // why it ended before it was told to; nil: it was told to
+	NoPerf error    // why what runs is not seen, and what helps; nil: it is
+}
