@@ -10,6 +10,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/analyze/report"
+	"github.com/gotach/profiler/internal/analyze/syntax"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
@@ -134,9 +135,9 @@ func newFacts(in Input) *facts {
 		}
 		if key.op = opOf(f.p, rec); key.op == opSleep && key.wait != "" {
 			key.op = "" // it waits, and looks now and then
-		} else if key.op == "" && of.Delays {
+		} else if key.op == "" && (of.Time == syntax.Delay || of.Time == syntax.OneTick && of.Request) {
 			key.op = opSleep
-		} else if key.op == "" && of.Ticks {
+		} else if key.op == "" && of.Time != syntax.NoTime {
 			key.op = opTick
 		}
 		f.compute(rec, key.place)

@@ -16,7 +16,7 @@ const sleepWeight = 0.3
 // sleeps says where requests, or goroutines that are not idle, sleep.
 func sleeps(f *facts) error {
 	for _, s := range f.spots {
-		if s.op != opSleep || !f.worth(f.of(s), sleepShare) || s.state == "select" && f.stays(s.asked) {
+		if s.op != opSleep || !f.worth(f.of(s), sleepShare) || s.state != "sleep" && f.stays(s.asked) {
 			continue
 		}
 		if !f.byRequests() && s.wall <= f.length+f.length/20 && f.hardlyWorks(f.work-s.wall) {
@@ -24,6 +24,7 @@ func sleeps(f *facts) error {
 			continue
 		}
 		x := Finding{Kind: Sleep, weight: sleepWeight, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Measured, Since: f.since(s.series)}
+		x.Note = !f.byRequests() && s.state != "sleep" && s.wall <= f.length+f.length/20 // one goroutine may have nothing to do until then
 		x.Text = fmt.Sprintf("%s sleep: %s, at %s%s.", f.who(), f.part(f.of(s)), s.place.text(), sinceText(x.Since))
 		x.Evidence = []string{"is it a retry, or a poll for something that could wake it?"}
 		x.Command = "report %s --tree --focus " + quoted(funcFlag(s.place.function))

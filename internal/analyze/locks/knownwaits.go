@@ -5,6 +5,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/idle"
+	"github.com/gotach/profiler/internal/analyze/syntax"
 	"github.com/gotach/profiler/internal/profile"
 )
 
@@ -104,7 +105,7 @@ func (w *waitChains) known(stack uint32) *KnownWait {
 			break
 		}
 		if w.CodeOf(at) == profile.ProgramCode {
-			if waits, _ := w.sources.ForTime(f); waits && itself {
+			if itself && w.sources.ForTime(f) != syntax.NoTime {
 				found = timeWait
 			}
 			break

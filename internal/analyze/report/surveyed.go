@@ -12,12 +12,11 @@ import (
 
 // RecordFacts are what a survey knows of a record of its profile.
 type RecordFacts struct {
-	Wait    string // what a library waits for, such as "a free connection of sql.DB"; "" if that has no name
-	Peer    string // the far end of a wait, as in Source.Peers; "" if it is unknown
-	Request bool   // it is of a request, as FindRequests finds them without options; not of a test
-	Itself  bool   // it waits for an answer of the program's own server
-	Ticks   bool   // it waits until a time comes, by the source text
-	Delays  bool   // that time is a delay, which begins there
+	Wait    string      // what a library waits for, such as "a free connection of sql.DB"; "" if that has no name
+	Peer    string      // the far end of a wait, as in Source.Peers; "" if it is unknown
+	Request bool        // it is of a request, as FindRequests finds them without options; not of a test
+	Itself  bool        // it waits for an answer of the program's own server
+	Time    syntax.Time // for which it waits, by the source text
 
 	// Site is the line that waits for a lock, channel or the like, as Lock.Sites has it. It may be a library's.
 	Site locks.HolderFrame
@@ -25,7 +24,7 @@ type RecordFacts struct {
 
 // Facts returns a function that tells of a record of Profile or Resting.
 func (s *Survey) Facts() func(*profile.Record) RecordFacts {
-	times, texts := map[locks.HolderFrame][2]bool{}, syntax.NewSources(s.read)
+	times, texts := map[locks.HolderFrame]syntax.Time{}, syntax.NewSources(s.read)
 	return func(r *profile.Record) (f RecordFacts) {
 		looks, why := true, "" // no function of the program so far; why it waits
 		f.Itself = s.apart.asksItself(r.Stack)
@@ -52,10 +51,10 @@ func (s *Survey) Facts() func(*profile.Record) RecordFacts {
 		if why == "select" || why == "chan receive" {
 			is, known := times[f.Site]
 			if !known {
-				is[0], is[1] = texts.ForTime(&tachyon.Frame{Func: f.Site.Func, File: f.Site.File, Line: int32(f.Site.Line)})
+				is = texts.ForTime(&tachyon.Frame{Func: f.Site.Func, File: f.Site.File, Line: int32(f.Site.Line)})
 				times[f.Site] = is
 			}
-			f.Ticks, f.Delays = is[0], is[1]
+			f.Time = is
 		}
 		return f
 	}

@@ -75,17 +75,26 @@ func (x *Func) sometimesNil(e ast.Expr) (found bool) {
 	return found
 }
 
-// ForTime reports whether the receive or select on a frame's line waits for a time to come, and whether that is a delay, which begins there,
-// rather than a tick. Beside it a select may only wait for the end of all: of a context, or for a signal after which the function returns. One
-// that returns when the time comes waits for something else, and not for longer than that.
-func (s *Sources) ForTime(f *tachyon.Frame) (waits, delay bool) {
+// A Time is what a line waits for that waits for a channel of package time.
+type Time uint8
+
+const (
+	NoTime  Time = iota
+	Tick         // the next tick of a ticker
+	OneTick      // the same, of one that the function has not made: others may wait for it too
+	Delay        // the end of a time that begins there
+)
+
+// ForTime returns for which time the receive or select on a frame's line waits. Beside it a select may only wait for the end of all: of a
+// context, or for a signal after which the function returns. One that returns when the time comes, and waits for such a signal, waits for that.
+func (s *Sources) ForTime(f *tachyon.Frame) (t Time) {
 	file := s.File(f)
 	if file == nil {
-		return false, false
+		return NoTime
 	}
 	x := file.Of(f)
 	if x == nil {
-		return false, false
+		return NoTime
 	}
 	known := false
 	ast.Inspect(x.Body, func(n ast.Node) bool {
@@ -94,46 +103,52 @@ func (s *Sources) ForTime(f *tachyon.Frame) (waits, delay bool) {
 			return false
 		case *ast.SelectStmt:
 			if file.Line(n.Pos()) == int(f.Line) && !known {
-				known = true
-				waits, delay = x.timeIn(n)
+				known, t = true, x.timeIn(n)
 			}
 		case *ast.UnaryExpr, *ast.RangeStmt:
 			if op, ok := file.channelOp(n); ok && op.Line == int(f.Line) && !known {
-				known = true
-				waits, delay = x.isTime(op.On)
+				known, t = true, x.timeOf(op.On)
 			}
 		}
 		return !known
 	})
-	return waits, delay
+	return t
 }
 
 // timeIn is ForTime of a select.
-func (x *Func) timeIn(n *ast.SelectStmt) (waits, delay bool) {
+func (x *Func) timeIn(n *ast.SelectStmt) (t Time) {
+	ends, signals := false, false // a case of a time leaves the function; another one is a signal
 	for _, s := range n.Body.List {
 		c := s.(*ast.CommClause)
 		var from ast.Expr
+		value := false
 		switch comm := c.Comm.(type) {
 		case *ast.ExprStmt:
 			from = comm.X
 		case *ast.AssignStmt:
-			from = comm.Rhs[0]
+			from, value = comm.Rhs[0], true
 		default: // it sends, or does not wait
-			return false, false
+			return NoTime
 		}
-		if op, ok := x.File.channelOp(from); ok {
-			if is, late := x.isTime(op.On); is && !leaves(c.Body) {
-				waits, delay = true, delay || late
-				continue
-			}
-			_, value := c.Comm.(*ast.AssignStmt)
-			if call, ok := op.On.(*ast.CallExpr); !value && (leaves(c.Body) || ok && calledName(call) == "Done") {
-				continue
-			}
+		op, ok := x.File.channelOp(from)
+		if !ok {
+			return NoTime
 		}
-		return false, false
+		if of := x.timeOf(op.On); of != NoTime {
+			t, ends = max(t, of), ends || leaves(c.Body)
+			continue
+		}
+		if call, ok := op.On.(*ast.CallExpr); ok && !value && calledName(call) == "Done" {
+			continue
+		}
+		if signals = true; value || !leaves(c.Body) {
+			return NoTime
+		}
 	}
-	return waits, delay
+	if ends && signals {
+		return NoTime
+	}
+	return t
 }
 
 // leaves reports whether statements end with a return, or go to a label.
@@ -150,31 +165,41 @@ func leaves(list []ast.Stmt) bool {
 	return false
 }
 
-// isTime reports whether a channel is that of a timer or ticker, and whether it is of one that begins there.
-func (x *Func) isTime(e ast.Expr) (is, delay bool) {
+// timeOf returns the time of which a channel is.
+func (x *Func) timeOf(e ast.Expr) Time {
 	switch e := e.(type) {
 	case *ast.CallExpr:
-		name := Text(e.Fun)
-		return name == "time.After" || name == "time.Tick", name == "time.After"
+		switch Text(e.Fun) {
+		case "time.After":
+			return Delay
+		case "time.Tick":
+			return Tick
+		}
 	case *ast.SelectorExpr:
 		if e.Sel.Name != "C" {
-			return false, false
+			return NoTime
 		}
-		id, ok := e.X.(*ast.Ident)
-		if !ok {
-			return true, false
-		}
-		for ; x != nil; x = x.Outer {
-			ast.Inspect(x.Body, func(n ast.Node) bool {
-				if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == 1 && Text(a.Lhs[0]) == id.Name {
-					if call, ok := a.Rhs[0].(*ast.CallExpr); ok {
-						delay = delay || Text(call.Fun) == "time.NewTimer"
+		t := OneTick
+		if id, ok := e.X.(*ast.Ident); ok {
+			for ; x != nil; x = x.Outer {
+				ast.Inspect(x.Body, func(n ast.Node) bool {
+					if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
+						for i, to := range a.Lhs {
+							if call, ok := a.Rhs[i].(*ast.CallExpr); ok && Text(to) == id.Name {
+								switch Text(call.Fun) {
+								case "time.NewTimer":
+									t = Delay
+								case "time.NewTicker":
+									t = Tick
+								}
+							}
+						}
 					}
-				}
-				return !delay
-			})
+					return true
+				})
+			}
 		}
-		return true, delay
+		return t
 	}
-	return false, false
+	return NoTime
 }

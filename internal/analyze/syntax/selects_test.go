@@ -91,8 +91,7 @@ func TestOffers(t *testing.T) {
 const times = `package main
 
 func (s *sender) send(ctx context.Context, done chan error) error {
-	timer, tick := time.NewTimer(pause), time.NewTicker(pause)
-	late := time.NewTimer(pause)
+	late, tick := time.NewTimer(pause), time.NewTicker(pause)
 	select { // delay
 	case <-time.After(pause):
 	case <-ctx.Done():
@@ -108,7 +107,13 @@ func (s *sender) send(ctx context.Context, done chan error) error {
 	case <-s.quit:
 		return nil
 	}
-	<-s.ticker.C // tick
+	<-s.ticker.C // one tick
+	select { // delay
+	case <-late.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	for range time.Tick(pause) { // tick
 		s.flush()
 	}
@@ -150,15 +155,15 @@ func TestForTime(t *testing.T) {
 			continue
 		}
 		looked++
-		waits, delay := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: int32(i + 1)})
-		if waits != (want == "delay" || want == "tick") || delay != (want == "delay") {
-			t.Errorf("line %d, %s: %v, %v", i+1, want, waits, delay)
+		got := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: int32(i + 1)})
+		if got != map[string]Time{"delay": Delay, "tick": Tick, "one tick": OneTick}[want] {
+			t.Errorf("line %d, %s: %v", i+1, want, got)
 		}
 	}
-	if waits, _ := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: 4}); waits || looked != 11 {
-		t.Errorf("line 4 waits: %v; %d lines", waits, looked)
+	if got := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: 4}); got != NoTime || looked != 12 {
+		t.Errorf("line 4 waits for %v; %d lines", got, looked)
 	}
-	if waits, _ := NewSources(nil).ForTime(&tachyon.Frame{File: "/app/main.go", Line: 6}); waits {
+	if NewSources(nil).ForTime(&tachyon.Frame{File: "/app/main.go", Line: 6}) != NoTime {
 		t.Error("there is a wait where there is no text")
 	}
 }
