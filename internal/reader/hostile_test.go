@@ -98,9 +98,7 @@ func TestHostile(t *testing.T) {
 		{"window", one(func(b *builder) {
 			var out bytes.Buffer
 			z := testenv.Must(zstd.NewWriter(&out, zstd.WithWindowSize(64<<20), zstd.WithEncoderConcurrency(1)))
-			for range 100 {
-				z.Write(make([]byte, 1<<20))
-			}
+			z.Write(make([]byte, 1<<20))
 			z.Close()
 			b.data, b.zstd = out.Bytes(), true
 		}), "zstd: window size exceeded"},

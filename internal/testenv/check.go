@@ -18,10 +18,11 @@ type test interface {
 	Fatal(...any)
 }
 
-// OK ends the test if there is an error.
+// OK ends the test if there is an error. Helper looks at the stack, so it is called only then: some tests call OK
+// for each sample.
 func OK(t test, err error) {
-	t.Helper()
 	if err != nil {
+		t.Helper()
 		t.Fatal(err)
 	}
 }

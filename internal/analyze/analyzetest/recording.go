@@ -63,8 +63,8 @@ func Place(function string, line int32) tachyon.Frame {
 
 // Add adds a sample of a goroutine. Frames are innermost first.
 func (r *Recording) Add(goroutine, at uint64, status tachyon.Status, frames ...tachyon.Frame) {
-	r.T.Helper()
 	if err := r.W.WriteFrames(&tachyon.Sample{Thread: goroutine, Time: Start + at, Status: status}, frames); err != nil {
+		r.T.Helper() // it takes long
 		r.T.Fatal(err)
 	}
 }
