@@ -176,6 +176,8 @@ func TestPlaces(t *testing.T) {
 		{"a daemon", 1, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "idle", nil},
 		{"a program", 3, 4_000_000, in("syscall", analyzetest.Place("os.(*Process).blockUntilWaitable", 1), analyzetest.Place("os.(*Process).wait", 1)), "exec main.ask", nil},
 		{"semaphore", 3, 4_000_000, in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), "pool main.ask", nil},
+		{"a few answers beside a semaphore", 4, 200_000, slices.Concat(in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), handler), "pool main.ask peer main.fetch",
+			slices.Concat([]tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("main.fetch", 9)}, handler)},
 		{"limiter", 3, 4_000_000, in("select", library("golang.org/x/time/rate.(*Limiter).wait")), "pool main.ask", nil},
 	} {
 		r := analyzetest.Record(t)
