@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/reader"
@@ -370,7 +371,8 @@ func TestChattyItself(t *testing.T) {
 	serve := []tachyon.Frame{analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("net/http.(*conn).serve", 7)}
 	ask := slices.Concat([]tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("main.name", 41)}, serve)
 	at := uint64(0)
-	for range 40 {
+	for n := range uint64(40) {
+		r.Goroutine(tachyon.Goroutine{ID: 100 + n, Parent: 7, CreatedBy: analyze.BackgroundRead, First: at + 10_000, Last: at + 50_000, FirstWeight: 10_000})
 		for range 5 {
 			at += 10_000
 			r.Add(7, at, tachyon.Moved, ask...)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
@@ -13,12 +14,29 @@ import (
 // Requests that wait five times at one line, and once at another for as long. That a wait ended is known from the mark Moved, or from
 // a sample elsewhere.
 func TestRepeats(t *testing.T) {
+	out := repeated(t, 7)
+	if len(out.Repeats) != 1 {
+		t.Fatalf("%+v", out.Repeats)
+	}
+	x := out.Repeats[0]
+	if x.Func != "main.name" || x.Line != 41 || x.State != "IO wait" || x.Waits != 200 || x.Requests != 40 || x.Time != 200*time.Millisecond || x.Each() != 5 {
+		t.Errorf("%+v", x)
+	}
+	// Where nobody knows whose the goroutines of requests are, waits may be of several requests.
+	if out := repeated(t, 0); len(out.Repeats) != 0 {
+		t.Errorf("%+v", out.Repeats)
+	}
+}
+
+// repeated finds requests of goroutine 7. Those that read in the background meanwhile have a parent.
+func repeated(t *testing.T, parent uint64) *Requests {
 	r := analyzetest.Record(t)
 	in := func(why, function string, line int32) []tachyon.Frame {
 		return []tachyon.Frame{analyzetest.Wait(why), analyzetest.Place(function, line), analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("net/http.(*conn).serve", 7)}
 	}
 	at := uint64(1000)
-	for range 40 {
+	for n := range uint64(40) {
+		r.Goroutine(tachyon.Goroutine{ID: 100 + n, Parent: parent, CreatedBy: analyze.BackgroundRead, First: at + 1000, Last: at + 11_000, FirstWeight: 1000})
 		for range 5 {
 			at += 1000
 			r.Add(7, at, tachyon.Moved, in("IO wait", "main.name", 41)...)
@@ -32,14 +50,7 @@ func TestRepeats(t *testing.T) {
 		at += 1000
 		r.Add(7, at, 0, connIdle...)
 	}
-	out := analyzetest.Must(Find(r.Close(), Options{}))(t)
-	if len(out.Repeats) != 1 {
-		t.Fatalf("%+v", out.Repeats)
-	}
-	x := out.Repeats[0]
-	if x.Func != "main.name" || x.Line != 41 || x.State != "IO wait" || x.Waits != 200 || x.Requests != 40 || x.Time != 200*time.Millisecond || x.Each() != 5 {
-		t.Errorf("%+v", x)
-	}
+	return analyzetest.Must(Find(r.Close(), Options{}))(t)
 }
 
 // The lengths of requests are those of the server's log, and what the slow ones do more is the longer path.

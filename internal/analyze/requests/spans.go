@@ -262,7 +262,7 @@ func (f *finder) anchor(stack uint32) uint32 {
 		name := f.Leaf(at).Func
 		if kind, ok := f.matches(name); ok { // the outermost one counts
 			a.function, a.kind, a.below = name, kind, f.Caller(at)
-			a.serial = f.o.Func != nil || kind == analyze.KindHTTP && (a.below == 0 || !strings.HasSuffix(f.Leaf(a.below).Func, ".runHandler")) // of HTTP/2
+			a.serial = f.o.Func != nil || a.below != 0 && f.Leaf(a.below).Func == "net/http.(*conn).serve" // else it has a goroutine to itself, as in HTTP/2
 		}
 		if f.o.Func == nil && analyze.Elsewhere[name] {
 			return f.setAnchor(stack, anchor{})

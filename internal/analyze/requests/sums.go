@@ -94,7 +94,7 @@ func (r *requestSums) slowRate(out *Requests) error {
 
 // add adds a sample of a request.
 func (r *requestSums) add(s *analyze.Sample, number int32, out *Requests) {
-	if x := r.list.At(number); !x.dropped && !x.aside {
+	if x := r.list.At(number); !x.dropped && !x.aside && !(x.joined && r.o.Func == nil) {
 		r.repeat(s, number)
 	}
 	class := r.class[number]
