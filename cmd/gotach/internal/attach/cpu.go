@@ -271,8 +271,12 @@ func (t *functions) interrupted(x *interrupt) (c calls) {
 		last--
 	}
 	if !t.at(pcs[len(pcs)-1]).top {
-		if i := slices.Index(x.chain[min(max(len(pcs)-3, 0), len(x.chain)):], last); i >= 0 {
-			pcs = append(pcs, x.chain[min(max(len(pcs)-3, 0), len(x.chain)):][i+1:]...)
+		chain := x.chain[min(max(len(pcs)-3, 0), len(x.chain)):]
+		switch i := slices.Index(chain, last); {
+		case i >= 0:
+			pcs = append(pcs, chain[i+1:]...)
+		case len(pcs) == 2 && len(chain) > 0 && chain[0] == x.pc: // a function that has no frame, or not yet: the chain has not its caller, of which the frame is large
+			pcs = append(pcs, chain[1:]...)
 		}
 	}
 	for i, pc := range pcs {

@@ -50,3 +50,15 @@ func TestInterruptedScheduler(t *testing.T) {
 		}
 	}
 }
+
+// Frame pointers do not show the caller of a function that has no frame yet. It is on the stack, but where it was called from is beyond what was copied.
+func TestInterruptedPrologue(t *testing.T) {
+	notEmulated(t)
+	p := testenv.Must(Open(os.Getpid()))
+	f := &p.program.funcs
+	leaf, caller, main, top := entry(t, f, "time.Now"), entry(t, f, "slices.Sort[...]")+8, entry(t, f, "testing.tRunner")+8, entry(t, f, "runtime.goexit")+8
+	x := &interrupt{pc: leaf, sp: 1 << 20, lr: caller, stack: le.AppendUint64(nil, caller), chain: []uint64{leaf, main, top}}
+	if got, want := f.interrupted(x).pcs, []uint64{leaf + 1, caller, main, top}; !slices.Equal(got, want) {
+		t.Errorf("calls %x, want %x", got, want)
+	}
+}

@@ -307,15 +307,20 @@ func (r *recorder) runs(k *known, h *head) {
 		r.add(k, k.status, r.before, k.stack)
 	}
 	k.runs = true
-	r.repay(k)
 	open := r.now - 2*r.perf.period
 	if r.all {
 		open = r.now
 	}
-	if open > k.last {
-		if k.stack != nil && !same {
-			status, stack = k.status, k.stack
+	if k.stack != nil && !same { // it waited, and then it ran
+		waited := open
+		for _, d := range k.debts {
+			waited -= d.cpu
 		}
+		if waited > k.last {
+			r.add(k, k.status, waited, k.stack)
+		}
+	}
+	if r.repay(k); open > k.last {
 		r.add(k, status, open, stack)
 	}
 }

@@ -49,7 +49,7 @@ func (r *recorder) rests(i int) {
 	k := r.list[i]
 	r.rested(i)
 	k.seen = r.now
-	if len(k.debts) == 0 && r.now < k.beat && !r.all {
+	if r.now < k.beat && !r.all {
 		return
 	}
 	if len(k.objects) > 0 && k.numbers != r.objects.Numbers {
@@ -60,7 +60,12 @@ func (r *recorder) rests(i int) {
 		r.wants(k.file)
 		k.stack = r.numbered(k, r.farEnd(k.file)) // it may have a name since
 	}
-	r.emit(k, k.status)
+	if r.all { // else later, when it has run again: a sample of what it did before the rest would say that it does so after it
+		r.repay(k)
+	}
+	if k.last < r.now || !k.sampled {
+		r.add(k, k.status, r.now, k.stack)
+	}
 	every := min(max(r.now-k.since, firstBeat), lastBeat)
 	k.beat = r.now + every - every*time.Duration(i/block%phases)/(4*phases)
 }

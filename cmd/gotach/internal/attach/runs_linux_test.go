@@ -97,6 +97,18 @@ func TestRuns(t *testing.T) {
 				tick(goruntime.GRunning, 0)
 			}
 		}, "wait 1ms, wait 1ms, wait 1ms, wait 1ms"},
+		{"and stops between, with a core", func(tick func(uint32, time.Duration)) {
+			tick(goruntime.GWaiting, 0)
+			tick(goruntime.GRunning, 0)
+			for range 3 {
+				tick(goruntime.GRunning, ms/4)
+			}
+		}, "wait 1ms, on 250µs, wait 500µs, on 250µs, wait 750µs, on 250µs"},
+		{"and rests", func(tick func(uint32, time.Duration)) { // what it ran was before
+			tick(goruntime.GWaiting, 0)
+			tick(0, ms/4)
+			tick(goruntime.GWaiting, 0)
+		}, "wait 1ms, wait 1ms, on 250µs, wait 750µs"},
 		{"and ends", func(tick func(uint32, time.Duration)) {
 			tick(goruntime.GRunning, 0)
 			tick(goruntime.GDead, 0)
