@@ -2,10 +2,10 @@
 //
 // # Files
 //
-//   - expression.go: the text of what a line waits for
 //   - selects.go: which selects wait to send
 //   - regions.go: the lines in which a function holds a lock, or a place in a channel
 //   - channelkeys.go: which channels may be the same
+//   - expression.go: the text of what a line waits for
 //   - source.go: files and functions
 //   - ops.go: what a call does to a lock, and which variable that is
 package syntax
