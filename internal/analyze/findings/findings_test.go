@@ -362,6 +362,38 @@ func TestChannels(t *testing.T) {
 	}
 }
 
+// The last goroutine of a WaitGroup is late if it does something, not if it waits for a core.
+func TestStraggler(t *testing.T) {
+	for state, want := range map[string]bool{"running": true, "runnable": false} {
+		r := analyzetest.Record(t)
+		work := []tachyon.Frame{analyzetest.Place("main.work", 9), analyzetest.Place("main.main.func1", 7)}
+		for at := uint64(0); at < 4_000_000; at += 10_000 {
+			round, begun := at/500_000, at%500_000
+			if begun == 0 { // it starts three more goroutines
+				r.Add(1, at, analyzetest.Running, analyzetest.Place("main.main", 4))
+				for id := range uint64(3) {
+					r.Goroutine(tachyon.Goroutine{ID: 10*round + id + 2, Parent: 1, CreatedBy: "main.main", First: at, Last: at + 490_000})
+				}
+				continue
+			}
+			r.Add(1, at, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 1), analyzetest.Place("main.main", 5))...)
+			for id := uint64(0); id < 2 && begun < 50_000; id++ {
+				r.Add(10*round+id+2, at, analyzetest.Running, work...)
+			}
+			if state == "running" {
+				r.Add(10*round+4, at, analyzetest.Running, work...)
+			} else {
+				r.Add(10*round+4, at, tachyon.GILRequested, append([]tachyon.Frame{analyzetest.Wait(state)}, work...)...)
+			}
+		}
+		r.Add(1, 4_000_000, analyzetest.Running, analyzetest.Place("main.main", 6))
+		list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, CPUs: 4, Duration: 4 * time.Second})
+		if got := slices.ContainsFunc(list, func(x Finding) bool { return x.Kind == Straggler }); got != want {
+			t.Errorf("%s: %+v", state, list)
+		}
+	}
+}
+
 // A request that asks again and again does so too if the server is the program itself.
 func TestChattyItself(t *testing.T) {
 	r := analyzetest.Record(t)

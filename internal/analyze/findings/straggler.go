@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/profile"
 )
 
 // aloneShare is the least part of the waits for a WaitGroup in which only one goroutine was left.
@@ -59,6 +60,9 @@ func (f *facts) straggler(s *spot, n *locks.WaitNode) bool {
 		return false
 	}
 	last := &n.Next[0]
+	if last.State == profile.Runnable || last.State == profile.NoCore {
+		return false // it is late as there are too few cores
+	}
 	at := placeOfHolder(&last.HolderFrame)
 	x := Finding{Kind: Straggler, Cost: alone, Share: f.share(alone), Sure: Inferred, Since: f.since(s.series)}
 	x.Text = fmt.Sprintf("The last goroutine of a WaitGroup is late: of %s in Wait at %s only one was left for %s%s; it %s (%s of it).",
