@@ -27,7 +27,7 @@ type known struct {
 	interpreter uint32
 	runs        bool          // its last look found it running; stack and status are those of the look before
 	since       time.Duration // it has been seen unchanged since
-	seen        time.Duration // of its last look that found it unchanged
+	seen        time.Duration // of its last look that found it unchanged, or that found none
 	beat        time.Duration // when it has a sample although it rests
 	index       int           // in the roster
 	labels      uint64
@@ -42,7 +42,11 @@ type known struct {
 
 // begin begins with a goroutine at its first look.
 func (r *recorder) begin(k *known, h *head) {
-	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: r.before, start: h.start, parent: h.parent, debts: k.debts}
+	last := r.before
+	if k.seen > r.part { // there was none at a look before that tick: on average it began halfway
+		last -= (last - k.seen) / 2
+	}
+	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: last, start: h.start, parent: h.parent, debts: k.debts}
 	if h.since != 0 && h.plain() == goruntime.GWaiting {
 		k.since = min(r.now, time.Duration(h.since)-r.began) // at least
 	}

@@ -241,6 +241,7 @@ func (r *recorder) look(i int, b []byte) {
 		if !system {
 			r.forgive(k)
 		}
+		k.seen = r.now
 		r.rested(i)
 		return
 	}

@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -61,5 +62,39 @@ func TestRests(t *testing.T) {
 	}
 	if most := int(ends/lastBeat) + 20; n > most*4/3 {
 		t.Errorf("%d samples", n)
+	}
+}
+
+// Goroutines that live for 20 ms each and have one runtime.g, which is looked at rarely between them, have their time on average.
+func TestLivesAfterRests(t *testing.T) {
+	const tick, lives, n = time.Millisecond, 20 * time.Millisecond, 100
+	s := newScripted()
+	r, path := scriptedRecorder(t, s, Options{Interval: tick})
+	l := goruntime.Layouts["go1.26"]
+	chance := rand.New(rand.NewPCG(1, 2))
+	for id := range uint64(n) {
+		live := func(status byte, d time.Duration) {
+			s.part(theG + uint64(l.GStatus))[0] = status
+			for end := r.now + d; r.now < end; {
+				r.before, r.now = r.now, r.now+tick
+				testenv.OK(t, r.step(false))
+			}
+		}
+		s.set(theG+uint64(l.GID), id+7)
+		live(goruntime.GDead, time.Second+time.Duration(chance.IntN(200))*tick)
+		live(goruntime.GWaiting, lives)
+	}
+	r.before, r.now = r.now, r.now+tick
+	testenv.OK(t, r.step(true))
+	testenv.OK(t, r.close(nil))
+	f := testenv.Must(reader.Open(path))
+	defer f.Close()
+	sum := time.Duration(0)
+	for x, err := range samples(f).Samples() {
+		testenv.OK(t, err)
+		sum += x.Wall
+	}
+	if want := n * lives; sum < want*95/100 || sum > want*105/100 {
+		t.Errorf("%v, want %v", sum, want)
 	}
 }
