@@ -136,7 +136,7 @@ func TestTraced(t *testing.T) {
 // A process can be read from its begin, also where the kernel has not mapped its program yet.
 func TestAwait(t *testing.T) {
 	program := build(t, "", "-ldflags=-s -w")
-	for range testenv.Brief(10, 100) {
+	for range testenv.Brief(10, 25) {
 		cmd := exec.Command(program)
 		in := testenv.Must(cmd.StdinPipe())
 		testenv.OK(t, cmd.Start())
