@@ -78,7 +78,7 @@ func openCore(file *os.File, size int64, exe string) (*Process, error) {
 			return nil, fmt.Errorf("%s: %w", exe, err)
 		}
 	}
-	if p.program, err = p.load(program, exe, 0, entry); errors.Is(err, errEarly) {
+	if p.program, err = p.load(program, exe, 0, entry); errors.Is(err, errEarly) || errors.Is(err, errLacks) {
 		err = cmp.Or(c.cut, fmt.Errorf("it is of another build than %s, or lacks memory", exe))
 	}
 	return p, err
@@ -119,6 +119,8 @@ func (c *core) add(f *elf.File, bias uint64) error {
 	return nil
 }
 
+var errLacks = errors.New("it has not the memory")
+
 // read reads the pieces in their order.
 func (c *core) read(b []byte, from []unix.RemoteIovec) (n int, err error) {
 	for _, v := range from {
@@ -126,7 +128,7 @@ func (c *core) read(b []byte, from []unix.RemoteIovec) (n int, err error) {
 		for at := uint64(v.Base); len(piece) > 0; {
 			k := c.readAt(piece, at)
 			if k == 0 {
-				return n, cmp.Or(c.cut, fmt.Errorf("it has not the memory at %#x", at))
+				return n, cmp.Or(c.cut, fmt.Errorf("%w at %#x", errLacks, at))
 			}
 			piece, at, n = piece[k:], at+uint64(k), n+k
 		}
