@@ -119,6 +119,7 @@ func (c *core) add(f *elf.File, bias uint64) error {
 	return nil
 }
 
+// errLacks says that an address is in no part of a core or its executable.
 var errLacks = errors.New("it has not the memory")
 
 // read reads the pieces in their order.

@@ -275,7 +275,8 @@ func (t *functions) interrupted(x *interrupt) (c calls) {
 		switch i := slices.Index(chain, last); {
 		case i >= 0:
 			pcs = append(pcs, chain[i+1:]...)
-		case len(pcs) == 2 && len(chain) > 0 && chain[0] == x.pc: // a function that has no frame, or not yet: the chain has not its caller, of which the frame is large
+		case len(pcs) == 2 && len(chain) > 0 && chain[0] == x.pc:
+			// The function has no frame, or not yet. Then the chain leaves out its caller, which was found on the stack.
 			pcs = append(pcs, chain[1:]...)
 		}
 	}
