@@ -138,7 +138,7 @@ func (x *Func) timeIn(n *ast.SelectStmt) (t Time) {
 			t, ends = max(t, of), ends || leaves(c.Body)
 			continue
 		}
-		if call, ok := op.On.(*ast.CallExpr); ok && !value && calledName(call) == "Done" {
+		if call, ok := op.On.(*ast.CallExpr); ok && calledName(call) == "Done" {
 			continue
 		}
 		if signals = true; value || !leaves(c.Body) {

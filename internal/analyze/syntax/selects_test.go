@@ -108,6 +108,13 @@ func (s *sender) send(ctx context.Context, done chan error) error {
 		return nil
 	}
 	<-s.ticker.C // one tick
+	go func() {
+		<-tick.C // tick
+	}()
+	select { // delay
+	case <-time.After(pause):
+	case <-tick.C:
+	}
 	select { // delay
 	case <-late.C:
 		return nil
@@ -155,12 +162,16 @@ func TestForTime(t *testing.T) {
 			continue
 		}
 		looked++
-		got := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: int32(i + 1)})
+		function := "main.(*sender).send"
+		if strings.HasPrefix(line, "\t\t") {
+			function += ".func1"
+		}
+		got := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: function, Line: int32(i + 1)})
 		if got != map[string]Time{"delay": Delay, "tick": Tick, "one tick": OneTick}[want] {
 			t.Errorf("line %d, %s: %v", i+1, want, got)
 		}
 	}
-	if got := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: 4}); got != NoTime || looked != 12 {
+	if got := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: 4}); got != NoTime || looked != 14 {
 		t.Errorf("line 4 waits for %v; %d lines", got, looked)
 	}
 	if NewSources(nil).ForTime(&tachyon.Frame{File: "/app/main.go", Line: 6}) != NoTime {

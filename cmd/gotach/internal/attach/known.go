@@ -43,7 +43,7 @@ type known struct {
 // begin begins with a goroutine at its first look.
 func (r *recorder) begin(k *known, h *head) {
 	last := r.before
-	if k.seen > r.part { // there was none at a look before that tick: on average it began halfway
+	if k.seen > 0 { // there was none at a look before that tick: on average it began halfway
 		last -= (last - k.seen) / 2
 	}
 	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: last, start: h.start, parent: h.parent, debts: k.debts}
