@@ -121,9 +121,6 @@ func (r *recorder) owner(t *thread, x *interrupt, c calls) *known {
 	if c.root != "" && c.root != "runtime.goexit" {
 		return nil // the scheduler, or a signal's handler
 	}
-	if l.MCurG == 0 {
-		return r.byG[x.g]
-	}
 	if t.m == 0 && x.g > 4096 && x.g&7 == 0 {
 		if m, err := r.word(x.g + uint64(l.GM)); err == nil && m > 4096 {
 			g0, _ := r.word(m + uint64(l.MG0))
@@ -136,10 +133,7 @@ func (r *recorder) owner(t *thread, x *interrupt, c calls) *known {
 	if k := r.byG[x.g]; k != nil && len(c.pcs) > 0 {
 		return k
 	}
-	if t.m == 0 {
-		return nil
-	}
-	// It is the one that the thread runs now, unless that has changed since.
+	// It is the one that the thread runs now, unless that has changed since. Where t.m is 0, nothing can be read.
 	g, err := r.word(t.m + uint64(l.MCurG))
 	k := r.byG[g]
 	if err != nil || k == nil {

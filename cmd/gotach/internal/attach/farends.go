@@ -26,14 +26,13 @@ const (
 
 // farEnds has the open files that goroutines have waited for.
 type farEnds struct {
-	at        int             // bytes above the stack pointer at which a pollDesc was found last
-	pages     map[uint64]bool // that have pollDescs: the runtime never unmaps them
-	guesses   int
-	known     map[uint64]*descriptor // by the address of the pollDesc
-	named     map[[2]string]*objects.Object
-	pending   map[uint64]*descriptor // sockets that have no name yet, by inode
-	listening map[uint64]listener    // sockets on which the program accepts connections, by inode
-	next      time.Duration          // when the kernel's tables may be read again
+	at      int             // bytes above the stack pointer at which a pollDesc was found last
+	pages   map[uint64]bool // that have pollDescs: the runtime never unmaps them
+	guesses int
+	known   map[uint64]*descriptor // by the address of the pollDesc
+	named   map[[2]string]*objects.Object
+	pending map[uint64]*descriptor // sockets that have no name yet, by inode
+	next    time.Duration          // when the kernel's tables may be read again
 }
 
 func newFarEnds() *farEnds {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze/instant"
 	"github.com/gotach/profiler/internal/goruntime"
-	"golang.org/x/sys/unix"
 )
 
 // A head is what is read of a runtime.g. A goroutine that has the same motion as before has not run since, unless it stopped running a
@@ -110,10 +109,7 @@ func (p *Process) refresh() (grown bool, err error) {
 			continue
 		}
 		again, err := p.bytes(p.program.allgs, 24)
-		if err != nil {
-			return false, err
-		}
-		if le.Uint64(again) != array || le.Uint64(again[8:]) < n {
+		if err != nil || le.Uint64(again) != array || le.Uint64(again[8:]) < n {
 			continue
 		}
 		gs := make([]uint64, n)
@@ -326,11 +322,4 @@ func (p *Process) state(h *head) string {
 		return "runnable"
 	}
 	return p.program.layout.WaitText(int(h.reason), h.bubble)
-}
-
-// monotonic returns the clock of the runtime's times.
-func monotonic() time.Duration {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // it cannot fail
-	return time.Duration(t.Nano())
 }

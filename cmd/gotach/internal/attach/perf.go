@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -78,7 +79,6 @@ func openPerf(pid int) (*perf, error) {
 	}
 	_ = unix.Close(fd)
 	if err := p.list(true, 0); err != nil {
-		p.close()
 		return nil, err
 	}
 	return p, nil
@@ -95,29 +95,23 @@ func (p *perf) list(first bool, now time.Duration) error {
 	if err := unix.Stat(dir, &st); err != nil {
 		return err
 	}
-	if links := uint64(st.Nlink); links == p.links && now-p.listed < relist {
+	if uint64(st.Nlink) == p.links && now-p.listed < relist {
 		return nil
-	} else {
-		p.links, p.listed = links, now
 	}
+	p.links, p.listed = uint64(st.Nlink), now
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	there := make(map[int]bool, len(names))
 	for _, n := range names {
-		tid, err := strconv.Atoi(n.Name())
-		if err != nil {
-			continue
-		}
+		tid, _ := strconv.Atoi(n.Name())
 		there[tid] = true
 		if p.threads[tid] != nil {
 			continue
 		}
-		t := &thread{stat: -1}
-		if stat, err := unix.Open(fmt.Sprintf("%s/%d/schedstat", dir, tid), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			t.stat = stat
-		}
+		t := &thread{}
+		t.stat, _ = unix.Open(fmt.Sprintf("%s/%d/schedstat", dir, tid), unix.O_RDONLY|unix.O_CLOEXEC, 0) // -1 after its end
 		if first {
 			t.given = t.clock()
 		}
@@ -125,9 +119,7 @@ func (p *perf) list(first bool, now time.Duration) error {
 			_ = unix.Close(t.stat)
 			continue // it has ended, or there are too many
 		}
-		if ring, err := unix.Mmap(t.fd, 0, (1+ringPages)*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err == nil {
-			t.ring = ring
-		}
+		t.ring, _ = unix.Mmap(t.fd, 0, (1+ringPages)*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		p.threads[tid] = t
 	}
 	for tid, t := range p.threads {
@@ -140,16 +132,12 @@ func (p *perf) list(first bool, now time.Duration) error {
 }
 
 // clock returns the CPU time of a thread, 0 if it is not known, as after its end.
-func (t *thread) clock() (d time.Duration) {
+func (t *thread) clock() time.Duration {
 	var b [64]byte
 	n, _ := unix.Pread(t.stat, b[:], 0)
-	for _, c := range b[:max(n, 0)] {
-		if c < '0' || c > '9' {
-			break
-		}
-		d = d*10 + time.Duration(c-'0')
-	}
-	return d
+	used, _, _ := strings.Cut(string(b[:max(n, 0)]), " ")
+	ns, _ := strconv.ParseInt(used, 10, 64)
+	return time.Duration(ns)
 }
 
 func (t *thread) close() {
@@ -188,12 +176,11 @@ func (p *perf) read(t *thread, each func(*interrupt)) {
 			break
 		}
 		if kind == unix.PERF_RECORD_SAMPLE {
-			if x, count, ok := p.parse(at(tail+8, size-8)); ok {
-				x.kernel = misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL
-				x.cpu = time.Duration(count - t.count)
-				t.count = count
-				each(&x)
-			}
+			x, count := p.parse(at(tail+8, size-8))
+			x.kernel = misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL
+			x.cpu = time.Duration(count - t.count)
+			t.count = count
+			each(&x)
 		}
 		tail += size
 	}
@@ -201,7 +188,7 @@ func (p *perf) read(t *thread, each func(*interrupt)) {
 }
 
 // parse takes a sample apart: the count, the chain, the registers, the stack.
-func (p *perf) parse(b []byte) (x interrupt, count uint64, ok bool) {
+func (p *perf) parse(b []byte) (x interrupt, count uint64) {
 	word := func() (v uint64) {
 		if len(b) >= 8 {
 			v, b = binary.NativeEndian.Uint64(b), b[8:]
@@ -210,16 +197,9 @@ func (p *perf) parse(b []byte) (x interrupt, count uint64, ok bool) {
 		}
 		return v
 	}
-	if len(b) < 24 {
-		return x, 0, false
-	}
 	count = word()
-	n := word()
-	if n > uint64(len(b)/8) {
-		return x, 0, false
-	}
 	p.chain = p.chain[:0]
-	for range n {
+	for range min(word(), uint64(len(b)/8)) {
 		if pc := word(); pc < 1<<63 { // others say which kind of addresses follows
 			p.chain = append(p.chain, pc)
 		}
@@ -233,5 +213,5 @@ func (p *perf) parse(b []byte) (x interrupt, count uint64, ok bool) {
 		b = b[size:]
 		x.stack = x.stack[:min(word(), size)]
 	}
-	return x, count, true
+	return x, count
 }

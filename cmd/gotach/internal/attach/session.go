@@ -70,21 +70,26 @@ func (r *recorder) note() string {
 	return kernelNote
 }
 
-// ownCPU returns the CPU time of this process.
-func ownCPU() time.Duration {
-	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // it cannot fail
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+// clock returns the time of one of the kernel's clocks, 0 if it does not exist.
+func clock(id int32) time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(id, &t)
+	return time.Duration(t.Nano())
 }
+
+// monotonic returns the clock of the runtime's times.
+func monotonic() time.Duration { return clock(unix.CLOCK_MONOTONIC) }
+
+// ownCPU returns the CPU time of this process.
+func ownCPU() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 // cpuOf returns the CPU time of the process, 0 if it has ended. The clock's number is that of clock_getcpuclockid(3).
 func (p *Process) cpuOf() time.Duration {
 	const schedule = 2 // CPUCLOCK_SCHED
-	var t unix.Timespec
-	if p.threads != nil || unix.ClockGettime(int32(^p.PID<<3|schedule), &t) != nil {
+	if p.threads != nil {
 		return 0
 	}
-	return time.Duration(t.Nano())
+	return clock(int32(^p.PID<<3 | schedule))
 }
 
 // A pace says how long it is until the next tick, so that ticks cost no more than they may.

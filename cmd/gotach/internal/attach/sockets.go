@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -28,7 +27,6 @@ const (
 	tableShare = 50
 	tableEvery = 20 * time.Millisecond
 	maxSockets = 64 << 20
-	firstFDs   = 256 // among which are sockets that listen, although no goroutine was seen to wait for them
 )
 
 // A socket is a row of a table.
@@ -36,13 +34,9 @@ type socket struct {
 	inode            uint64
 	network, at, to  string
 	port             uint16
-	listens, unnamed bool // unnamed: it is not connected, or its address is not known
-}
-
-// A listener is a TCP socket that listens.
-type listener struct {
-	table string
-	port  uint16
+	end              string // the port or the path
+	listens, unnamed bool   // unnamed: it is not connected, or its address is not known
+	accepted         bool   // another one listens there: the kernel takes no such port for a connection that is dialed
 }
 
 // nameSockets names the sockets that have none.
@@ -52,44 +46,22 @@ func (r *recorder) nameSockets() {
 		return
 	}
 	begin := monotonic()
-	want := map[uint64]bool{}
-	for inode := range e.pending {
-		want[inode] = true
-	}
-	first := e.listening == nil
-	if first {
-		e.listening = map[uint64]listener{}
-		for fd := range uint64(firstFDs) {
-			if link, err := os.Readlink(r.fd(fd)); err == nil {
-				want[inodeOf(link)] = true
-			}
-		}
-	}
-	before := map[listener]bool{}
-	for inode, l := range e.listening {
-		want[inode], before[l] = true, true
-	}
 	found := map[uint64]socket{}
-	for i, table := range [...]string{"tcp", "tcp6", "udp", "udp6", "unix"} {
-		asks := func(inode uint64) bool { s, ok := found[inode]; return !ok || before[listener{table, s.port}] }
-		if (i > 1 || !first) && !slices.ContainsFunc(slices.Collect(maps.Keys(e.pending)), asks) {
-			continue // reading takes time although few sockets exist
+	for _, table := range [...]string{"tcp", "tcp6", "udp", "udp6", "unix"} {
+		if len(found) == len(e.pending) {
+			break // reading takes time although few sockets exist
 		}
 		if f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", r.PID, table)); err == nil {
-			e.listeners(table, readTable(table, f, want, found), found)
+			readTable(table, f, e.pending, found)
 			_ = f.Close()
 		}
-	}
-	listening := map[uint16]bool{}
-	for _, l := range e.listening {
-		listening[l.port] = true
 	}
 	for inode, d := range e.pending {
 		s, ok := found[inode]
 		if !ok || s.unnamed {
 			continue
 		}
-		if d.kind, d.name = tachyon.ObjectConnection, objects.Connection(s.network, s.at, s.to, s.port, listening); s.listens {
+		if d.kind, d.name = tachyon.ObjectConnection, objects.Connection(s.network, s.at, s.to, s.port, map[uint16]bool{s.port: s.accepted}); s.listens {
 			d.kind, d.name = tachyon.ObjectListener, s.network+" "+s.at
 		}
 	}
@@ -97,29 +69,17 @@ func (r *recorder) nameSockets() {
 	e.next = r.now + max(tableEvery, tableShare*(monotonic()-begin))
 }
 
-// listeners notes which of the sockets listen that were found in a table. One that the whole table does not have is closed, and its port may be that of a
-// connection that was dialed since.
-func (e *farEnds) listeners(table string, whole bool, found map[uint64]socket) {
-	maps.DeleteFunc(e.listening, func(inode uint64, l listener) bool { return whole && l.table == table && !found[inode].listens })
-	for inode, s := range found {
-		if s.listens && s.network == "tcp" && e.listening[inode].port == 0 {
-			e.listening[inode] = listener{table, s.port}
-		}
-	}
-}
-
-// readTable adds the sockets of a table with wanted inodes to those found, and reports whether it has read all of it. An inode that has different rows is not known: the path of a Unix socket may have
+// readTable adds the sockets of a table with wanted inodes to those found. An inode that has different rows is not known: the path of a Unix socket may have
 // line ends, and so make rows.
-func readTable(table string, from io.Reader, want map[uint64]bool, found map[uint64]socket) bool {
-	rest := &io.LimitedReader{R: from, N: maxSockets}
-	lines := bufio.NewScanner(rest)
+func readTable(table string, from io.Reader, want map[uint64]*descriptor, found map[uint64]socket) {
+	lines := bufio.NewScanner(io.LimitReader(from, maxSockets))
 	lines.Buffer(make([]byte, 0, 4096), 4096)
 	parse := inetRow
 	if table == "unix" {
 		parse = unixRow
 	}
-	paths := map[string]bool{} // of Unix sockets that listen
-	var accepted []uint64
+	listening := map[string]bool{} // ends at which sockets listen
+	var mine []uint64
 	previous := uint64(0)
 	for title := true; lines.Scan(); title = false {
 		s, ok := parse(table, lines.Text())
@@ -130,27 +90,27 @@ func readTable(table string, from io.Reader, want map[uint64]bool, found map[uin
 			continue
 		}
 		previous = s.inode
-		if table == "unix" && s.listens {
-			paths[s.at] = true
+		if s.listens {
+			listening[s.end] = true
 		}
-		if s.inode == 0 || !want[s.inode] {
+		if _, wanted := want[s.inode]; s.inode == 0 || !wanted {
 			continue
 		}
 		if other, again := found[s.inode]; again && other != s {
 			s.unnamed = true
 		}
-		if found[s.inode] = s; table == "unix" {
-			accepted = append(accepted, s.inode)
-		}
+		found[s.inode] = s
+		mine = append(mine, s.inode)
 	}
-	for _, inode := range accepted {
-		if s := found[inode]; !s.listens && !paths[s.at] { // the program may have dialed
+	for _, inode := range mine {
+		s := found[inode]
+		s.accepted = listening[s.end]
+		if table == "unix" && !s.accepted { // the program may have dialed
 			s.unnamed = true
-			found[inode] = s
 		}
+		found[inode] = s
 	}
 	delete(found, 0)
-	return lines.Err() == nil && rest.N > 0
 }
 
 // States of sockets in the tables.
@@ -173,7 +133,7 @@ func inetRow(table, line string) (s socket, ok bool) {
 		return s, false
 	}
 	s.network = strings.TrimSuffix(table, "6")
-	s.at, s.to, s.port = inetName(at), inetName(to), at.Port()
+	s.at, s.to, s.port, s.end = inetName(at), inetName(to), at.Port(), strconv.Itoa(int(at.Port()))
 	s.listens = state == listen || s.network == "udp" && state == closed // anyone may send to it
 	far := to.Addr()
 	if s.listens {
@@ -224,7 +184,7 @@ func unixRow(_, line string) (s socket, ok bool) {
 	if s.inode, ok = number(f[6], 10, 64); !ok || !ok1 || !ok2 || !ok3 || !strings.HasSuffix(f[0], ":") {
 		return s, false
 	}
-	s.network, s.at = "unix", line
+	s.network, s.at, s.end = "unix", line, line
 	s.listens = flags&acceptFlag != 0 || kind == datagram && state == unconnected
 	s.unnamed = s.at == "" || !s.listens && (kind == datagram || state != connected)
 	return s, true
