@@ -205,7 +205,7 @@ func (f *finder) summary() *Requests {
 		out.Low, out.High = out.Seen, out.Count
 	}
 	out.Lengths = l.percentiles(list, out.Number)
-	if parts := f.parts.ended(); f.reads.Len == 0 && len(parts) > len(list) {
+	if parts := f.parts.ended(); len(parts) > len(list) {
 		p := estimate(parts)
 		n := int(math.Round(p.all))
 		lower := p.percentiles(parts, Number{n, n, n, len(parts)})
