@@ -198,12 +198,14 @@ func most[K cmp.Ordered](times map[K]uint64) (key K, time uint64) {
 
 // shares returns who had the cores, the most time first, at most mostRan.
 func shares(ran map[string]float64) (list []Ran) {
-	all := 0.0
 	for name, t := range ran {
 		list = append(list, Ran{name, t})
-		all += t
 	}
 	slices.SortFunc(list, func(a, b Ran) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name)) })
+	all := 0.0
+	for _, r := range list { // in one order, so that the sum is the same each time
+		all += r.Share
+	}
 	list = list[:min(mostRan, len(list))]
 	for i := range list {
 		list[i].Share /= all
