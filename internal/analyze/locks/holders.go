@@ -207,11 +207,9 @@ func (s *sweep) step(at uint64, number int32, begins bool) {
 	if s.watch != nil {
 		s.watch.step(x, begins)
 	}
-	switch {
-	case begins:
+	s.now[x.goroutine] = 0
+	if begins {
 		s.now[x.goroutine] = number + 1
-	case s.now[x.goroutine] == number+1:
-		s.now[x.goroutine] = 0
 	}
 }
 
