@@ -70,7 +70,7 @@ func goroutinesIn(t *testing.T, path string) (n int, progress time.Duration) {
 func TestEveryInstantOfRecords(t *testing.T) {
 	testenv.Long(t)
 	defer func() { journal.AfterStore = nil }()
-	for _, o := range []Options{{}, {Uncompressed: true}, {Sync: time.Hour}} {
+	for _, o := range []Options{{}, {Uncompressed: true, Sync: time.Hour}} {
 		w, path := createRecords(t, o)
 		testenv.OK(t, w.Provisional(tachyon.KindSession, tachyon.Session{PID: 1}))
 		taken, instants, blocks := 0, 0, 0

@@ -127,7 +127,7 @@ func crashLoop(t *testing.T, rotate string) {
 	dir := t.TempDir()
 	runs, before := map[int]passed{}, map[int]string{} // by process; before has the files
 	var last passed                                    // of the run before
-	for n := range testenv.Times(8, 200) {
+	for n := range testenv.Times(5, 200) {
 		how := "GOTACH_TEST_LOOP=goes on"
 		if n%4 == 2 && rotate != "" { // without rotation the next run replaces a finished file
 			how = "GOTACH_TEST_LOOP=stops"

@@ -6,32 +6,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// helloPrograms are the programs that hello has built, by flags.
-var helloPrograms = struct {
-	sync.Mutex
-	paths map[string]string
-}{paths: map[string]string{}}
-
-// hello builds the program in testdata/hello with some flags, once.
+// hello builds the program in testdata/hello with some flags.
 func hello(t *testing.T, flags ...string) (bin string) {
 	t.Helper()
-	m := &helloPrograms
-	m.Lock()
-	defer m.Unlock()
-	key := strings.Join(flags, " ")
-	if m.paths[key] == "" {
-		bin := filepath.Join(built, "hello"+string(rune('a'+len(m.paths))))
-		testenv.OK(t, testenv.Build(bin, "./testdata/hello", nil, flags...))
-		m.paths[key] = bin
-	}
-	return m.paths[key]
+	bin = filepath.Join(t.TempDir(), "hello")
+	testenv.OK(t, testenv.Build(bin, "./testdata/hello", nil, flags...))
+	return bin
 }
 
 // A program that imports the profiler stays static, because no package needs cgo, even if cgo is enabled and there is a

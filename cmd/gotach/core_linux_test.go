@@ -55,6 +55,7 @@ func leaveCore(t *testing.T) string {
 // A core is read as a profile of one instant, which says how many goroutines did what, and who has the locks that others wait for. It has no
 // times. What is cut off or of another kind is an error that says where.
 func TestCore(t *testing.T) {
+	testenv.Long(t)
 	core := leaveCore(t)
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)

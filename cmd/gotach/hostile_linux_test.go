@@ -47,7 +47,7 @@ func hostile() {
 	for file := 0; lines.Scan(); file++ {
 		for i, c := range readingCommands(lines.Text(), tmp) {
 			// By day the variants of a command have some of the files each.
-			if every := testenv.Times(6, 1); c.variant && (file+i)%every != 0 {
+			if every := testenv.Times(8, 1); c.variant && (file+i)%every != 0 {
 				continue
 			}
 			fmt.Printf("%s\t%s\n", lines.Text(), c.name)
@@ -101,7 +101,7 @@ func readingCommands(path, tmp string) (list []readingCommand) {
 		}
 	}
 	command(false, "convert", path, "-o", filepath.Join(tmp, "x.pgo"), "--slowest", "1%", "--func", ".")
-	list = append(list, readingCommand{"view", false, false, func() string { viewOnce(path); return "" }},
+	list = append(list, readingCommand{"view", false, true, func() string { viewOnce(path); return "" }},
 		readingCommand{"top", false, false, func() string { topOnce(path); return "" }},
 		readingCommand{"recover", true, false, func() string {
 			// recover changes the file.

@@ -14,6 +14,7 @@ import (
 
 // With --children, the Go programs that a command starts have files of their own, also if the command is a script.
 func TestRecordChildren(t *testing.T) {
+	testenv.Long(t)
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		testenv.Skip(t, "programs of "+runtime.GOARCH+" are not read")
 	}

@@ -144,6 +144,11 @@ func test(e *env, fl testFlags, args []string) error {
 	if res == nil {
 		return fmt.Errorf("test: %w", err)
 	}
+	return tested(e, fl, res, err)
+}
+
+// tested prints what go test has left, and returns the exit code.
+func tested(e *env, fl testFlags, res *gotest.Result, err error) error {
 	for _, text := range res.Without {
 		printf(e.stderr, "gotach: not in the profile: %s\n", text)
 	}

@@ -220,6 +220,7 @@ func cutSamples(t *testing.T, path string, b []byte) {
 
 // TestFlipped sets every byte of small files to other values. The Reader must not panic.
 func TestFlipped(t *testing.T) {
+	testenv.Long(t)
 	for _, path := range []string{"cpython-3.15/meta.bin", "document-v2/tiny.bin", "bad/zstd_level1_19.bin"} {
 		b := testenv.Must(os.ReadFile(filepath.Join(testdata, path)))
 		for i, old := range b {

@@ -25,6 +25,7 @@ func memoryBound(size int) uint64 { return 64<<20 + 300*uint64(size) }
 // TestHostile reads files that were made to exhaust a reader's memory or time. Each causes
 // an error, and the memory is limited by the file's size.
 func TestHostile(t *testing.T) {
+	testenv.Long(t)
 	testenv.Again(t)
 	const huge = 1 << 60
 	one := func(edit func(*builder)) builder {

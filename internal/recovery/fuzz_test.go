@@ -50,6 +50,7 @@ func left(t testing.TB) (file, journal []byte) {
 // FuzzRecover changes a good journal. Recovery must return an error or make a file that can
 // be read to its end. The input is a list of changes: an offset and 8 bytes.
 func FuzzRecover(f *testing.F) {
+	testenv.Long(f)
 	testenv.Again(f)
 	file, good := left(f)
 	change := func(pairs ...uint64) (b []byte) {

@@ -43,6 +43,7 @@ func held(t *testing.T) (list []string) {
 
 // A program is recorded again and again, and nothing is left of it here.
 func TestAttaches(t *testing.T) {
+	testenv.Long(t)
 	x := start(t, build(t, "", "-ldflags=-s -w"), "move")
 	dir := t.TempDir()
 	heap := func() uint64 {
@@ -54,7 +55,7 @@ func TestAttaches(t *testing.T) {
 	}
 	var before uint64
 	const warm = 5
-	for i := range testenv.Times(20, 1000) {
+	for i := range testenv.Times(12, 1000) {
 		if i == warm {
 			before = heap()
 		}
@@ -76,8 +77,9 @@ func TestAttaches(t *testing.T) {
 
 // Programs are killed at any moment. Each recording ends, and its file is whole.
 func TestDies(t *testing.T) {
+	testenv.Long(t)
 	program := build(t, "", "-ldflags=-s -w")
-	for range testenv.Times(6, 100) {
+	for range testenv.Times(4, 100) {
 		x := start(t, program, "move", "burn")
 		at := rand.Int64N(30)
 		killed := make(chan struct{})
@@ -136,7 +138,7 @@ func TestTraced(t *testing.T) {
 // A process can be read from its begin, also where the kernel has not mapped its program yet.
 func TestAwait(t *testing.T) {
 	program := build(t, "", "-ldflags=-s -w")
-	for range testenv.Brief(10, 25) {
+	for range testenv.Times(10, 100) {
 		cmd := exec.Command(program)
 		in := testenv.Must(cmd.StdinPipe())
 		testenv.OK(t, cmd.Start())

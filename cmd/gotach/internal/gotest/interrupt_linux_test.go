@@ -12,10 +12,10 @@ import (
 )
 
 // An interrupt that only this process gets ends the tests, as Ctrl-C does, and what they did until then is in the profile. It is for
-// Linux, because go test does not pass interrupts on, and only there its tests are found.
+// Linux, because go test does not pass interrupts on, and only there its tests are found. The module has a vendor directory.
 func TestInterrupt(t *testing.T) {
 	testenv.Long(t)
-	dir := filepath.Join(unpack(t, "ends"), "long")
+	dir := filepath.Join(unpack(t, "vendored"), "vendored")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
@@ -30,10 +30,10 @@ func TestInterrupt(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	if res.Code != 1 || !strings.Contains(out.String(), "signal: interrupt\nFAIL\texample.com/long") {
+	if res.Code != 1 || !strings.Contains(out.String(), "signal: interrupt\nFAIL\texample.com/vendored") {
 		t.Errorf("code %d: %s", res.Code, out.String())
 	}
-	if found, _ := labels(t, file, ""); found[test{"example.com/long", "TestLong"}] == 0 {
+	if found, _ := labels(t, file, ""); found[test{"example.com/vendored", "TestVendored"}] == 0 {
 		t.Errorf("the test is not in the profile: %v", found)
 	}
 }

@@ -212,31 +212,20 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-// Modules with a vendor directory, and workspaces. A test that is ended by -timeout fails as it does without the profile, in which it is.
-func TestVendorAndWorkspace(t *testing.T) {
+// A workspace of two modules. TestInterrupt has a vendor directory.
+func TestWorkspace(t *testing.T) {
 	testenv.Long(t)
-	dir := unpack(t, "vendored")
-	for _, c := range []struct {
-		module, flag string
-		code         int
-		says         string
-		want         test
-	}{
-		{"vendored", "-timeout=300ms", 1, "panic: test timed out after 300ms", test{"example.com/vendored", "TestVendored"}},
-		{"work/one", "-v", 0, "--- PASS: TestOne", test{"example.com/one", "TestOne"}},
-	} {
-		file := filepath.Join(t.TempDir(), "x.tach")
-		out, errs, res := profiled(t, file, "-C="+filepath.Join(dir, filepath.FromSlash(c.module)), c.flag, ".")
-		if res.Code != c.code || res.Tests != 1 || errs != "" || !strings.Contains(out, c.says) {
-			t.Errorf("%s: code %d, %d tests: %s%s", c.module, res.Code, res.Tests, out, errs)
-		}
-		in := testenv.Must(reader.Open(file))
-		if m, err := in.Metadata(); err != nil || m.Session.TicksReached == 0 || c.code == 0 && m.Session.Error != "" {
-			t.Errorf("%s: the session of a package without TestMain was not stopped: %+v, %v", c.module, m.Session, err)
-		}
-		testenv.OK(t, in.Close())
-		if found, _ := labels(t, file, ""); found[c.want] == 0 {
-			t.Errorf("%s: %v is not in the profile", c.module, c.want)
-		}
+	file := filepath.Join(t.TempDir(), "x.tach")
+	out, errs, res := profiled(t, file, "-C="+filepath.Join(unpack(t, "vendored"), "work", "one"), "-v", ".")
+	if res.Code != 0 || res.Tests != 1 || errs != "" || !strings.Contains(out, "--- PASS: TestOne") {
+		t.Errorf("code %d, %d tests: %s%s", res.Code, res.Tests, out, errs)
+	}
+	in := testenv.Must(reader.Open(file))
+	defer in.Close()
+	if m, err := in.Metadata(); err != nil || m.Session.TicksReached == 0 || m.Session.Error != "" {
+		t.Errorf("the session of a package without TestMain was not stopped: %+v, %v", m.Session, err)
+	}
+	if found, _ := labels(t, file, ""); found[test{"example.com/one", "TestOne"}] == 0 {
+		t.Error("the test is not in the profile")
 	}
 }

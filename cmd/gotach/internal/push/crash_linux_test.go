@@ -48,6 +48,7 @@ func child(v string) int {
 
 // However often and whenever gotach push is killed, everything arrives, and what comes twice has the same ids.
 func TestKilled(t *testing.T) {
+	testenv.Long(t)
 	dir, r, o := received(t, 0, 0)
 	to := r.serve(t, &o, nil)
 	var cmd *exec.Cmd
