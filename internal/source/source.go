@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -35,8 +36,9 @@ type Reader struct {
 
 // A root is a folder. Names that are no paths, as with -trimpath, are below it.
 type root struct {
-	dir   string
-	cache bool // it is a module cache, whose names have ! before small letters in place of capitals
+	dir    string
+	cache  bool   // it is a module cache, whose names have ! before small letters in place of capitals
+	module string // the path of the module that it is, with which such names of its files begin; "" if it is unknown
 }
 
 // Usual returns a reader for the case that the user has said nothing. It reads Go files of the module of the present folder, of
@@ -44,7 +46,9 @@ type root struct {
 func Usual() *Reader {
 	r := &Reader{}
 	if wd, err := os.Getwd(); err == nil {
-		r.add(moduleRoot(wd), false)
+		if dir := moduleRoot(wd); r.add(dir, false) {
+			r.roots[0].module = modulePath(dir)
+		}
 	}
 	if dir := goroot(); dir != "" {
 		r.add(filepath.Join(dir, "src"), false)
@@ -69,15 +73,16 @@ func Below(dirs []string) (*Reader, error) {
 	return r, nil
 }
 
-// add adds a folder, unless it is "" or not there.
-func (r *Reader) add(dir string, cache bool) {
+// add adds a folder, unless it is "" or not there. It reports whether it did.
+func (r *Reader) add(dir string, cache bool) bool {
 	abs, err := filepath.Abs(dir)
 	if err != nil || dir == "" {
-		return
+		return false
 	}
 	if abs, err = filepath.EvalSymlinks(abs); err == nil {
-		r.roots = append(r.roots, root{abs, cache})
+		r.roots = append(r.roots, root{dir: abs, cache: cache})
 	}
+	return err == nil
 }
 
 // moduleRoot returns the nearest folder above dir that has a go.mod, or dir itself; "" if there is none.
@@ -92,6 +97,17 @@ func moduleRoot(dir string) string {
 		}
 		dir = up
 	}
+}
+
+var moduleLine = regexp.MustCompile(`(?m)^module[ \t]+"?([^\s"]+)`)
+
+// modulePath returns the path that the go.mod of a module says, "" if it says none.
+func modulePath(dir string) string {
+	text, err := files.Read(filepath.Join(dir, "go.mod"), maxFile)
+	if m := moduleLine.FindSubmatch(text); err == nil && m != nil {
+		return string(m[1])
+	}
+	return ""
 }
 
 // goroot returns GOROOT, "" if it is unknown. A gotach that was built with -trimpath does not know it, but the go command is in it.
@@ -130,6 +146,9 @@ func (r *Reader) Read(name string) *File {
 		if !filepath.IsAbs(name) {
 			if root.cache {
 				path = escape(path)
+			}
+			if root.module != "" {
+				path = strings.TrimPrefix(path, root.module+"/")
 			}
 			path = filepath.Join(root.dir, path)
 		}

@@ -53,14 +53,14 @@ func TestUsual(t *testing.T) {
 	t.Chdir(write("module/inner/x.go", text)[:len(module)+len("/inner")])
 	r := Usual()
 	for _, name := range []string{
-		"", "x.go", pipe, link, filepath.Join(module, "key.go"), filepath.Join(module, "key.pem"), filepath.Join(module, "../other/other.go"), filepath.Join(dir, "other/other.go"),
+		"", "x.go", "apps/app.go", "app/../../other/other.go", pipe, link, filepath.Join(module, "key.go"), filepath.Join(module, "key.pem"), filepath.Join(module, "../other/other.go"), filepath.Join(dir, "other/other.go"),
 		module, "/dev/zero", filepath.Join(module, "none.go"), write("module/large.go", string(make([]byte, maxFile+1))), write("module/app.c", text),
 	} {
 		if f := r.Read(name); f != nil {
 			t.Errorf("%q is read", name)
 		}
 	}
-	for _, name := range []string{"sort/slice.go", "example.com/App@v1.0.0/app.go"} {
+	for _, name := range []string{"sort/slice.go", "example.com/App@v1.0.0/app.go", "app/app.go"} {
 		if r.Read(name) == nil {
 			t.Errorf("%q is not read", name)
 		}
