@@ -155,6 +155,7 @@ func TestPlaces(t *testing.T) {
 	library := func(name string) tachyon.Frame {
 		return tachyon.Frame{File: "/root/go/pkg/mod/golang.org/x/x@v1.0.0/x.go", Func: name, Line: 3}
 	}
+	answer := library("github.com/redis/go-redis/v9/push.(*Processor).ProcessPendingNotifications")
 	compute := []tachyon.Frame{analyzetest.Place("main.compute", 9), analyzetest.Place("main.work", 7)}
 	sync := []tachyon.Frame{analyzetest.Wait("syscall"), analyzetest.Place("os.(*File).Sync", 1), analyzetest.Place("main.flush", 9), analyzetest.Place("main.work", 7)}
 	for _, c := range []struct {
@@ -179,6 +180,11 @@ func TestPlaces(t *testing.T) {
 		{"semaphore", 3, 4_000_000, in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), "pool main.ask", nil},
 		{"a few answers beside a semaphore", 4, 200_000, slices.Concat(in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), handler), "pool main.ask peer main.fetch",
 			slices.Concat([]tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("main.fetch", 9)}, handler)},
+		{"connections of go-redis", 4, 200_000, slices.Concat(in("IO wait", answer, library("github.com/redis/go-redis/v9.(*baseClient).initConn")), handler), "connect main.ask",
+			slices.Concat(in("IO wait", answer), handler)},
+		{"connections of database/sql", 4, 200_000, slices.Concat(in("IO wait", library("example.org/driver.(*connector).Connect"), analyzetest.Place("database/sql.(*DB).conn", 1)), handler), "connect main.ask", nil},
+		{"connections of a DSN", 4, 200_000, slices.Concat(in("syscall", analyzetest.Place("database/sql.dsnConnector.Connect", 1)), handler), "connect main.ask", nil},
+		{"connections of a client", 4, 200_000, slices.Concat(in("IO wait", library("example.org/amqp.Dial")), handler), "connect main.ask", nil},
 		{"limiter", 3, 4_000_000, in("select", library("golang.org/x/time/rate.(*Limiter).wait")), "pool main.ask", nil},
 	} {
 		r := analyzetest.Record(t)

@@ -31,7 +31,7 @@ func peers(f *facts) error {
 	first := map[key]*spot{}
 	series := map[key][]float32{}
 	for _, s := range f.spots {
-		if s.op == opDNS || s.op == opTLS || poolWaits[s.wait] != "" || s.wait == locks.EqualCall || s.wait == "" && (s.state != "IO wait" || s.peer == "") || strings.Contains(s.peer, " from ") {
+		if s.op == opDNS || s.op == opTLS || s.op == opDial || poolWaits[s.wait] != "" || s.wait == locks.EqualCall || s.wait == "" && (s.state != "IO wait" || s.peer == "") || strings.Contains(s.peer, " from ") {
 			continue
 		}
 		k := key{s.peer, s.wait}

@@ -24,7 +24,10 @@ var (
 	dnsFunc  = regexp.MustCompile(`^net\.(\(\*Resolver\)\.(lookup|Lookup|goLookup|exchange|tryOneName)|lookupIP|cgoLookup|goLookup|doBlockingWithCtx)`)
 	tlsFunc  = regexp.MustCompile(`^crypto/tls\.\(\*Conn\)\.(handshakeContext|HandshakeContext|Handshake)$|^net/http\.\(\*persistConn\)\.addTLS`)
 	execFunc = regexp.MustCompile(`^os\.(StartProcess|\(\*Process\)\.[wW]ait)$|^os/exec\.\(\*Cmd\)\.`)
-	dialFunc = regexp.MustCompile(`^net/http\.\(\*Transport\)\.dialConn$|^net\.\(\*(sysDialer|Dialer)\)\.`)
+	// dialFunc are functions that make a connection, with all that a client and a server tell each other before the first question: by
+	// their names, as drivers of database/sql and most clients have them, and those of go-redis, pgx and NATS.
+	dialFunc = regexp.MustCompile(`^net/http\.\(\*Transport\)\.dialConn$|^net\.\(\*(sysDialer|Dialer)\)\.|\.\(?\*?\w*[cC]onnector\)?\.Connect$|\.Dial(Context|TLS|Timeout|URL|Config)?$|` +
+		`/go-redis/.*\.(\(\*baseClient\)\.initConn|\(\*ConnPool\)\.queuedNewConn)$|/pgx/.*\.ConnectConfig$|/nats\.go\.\(\*Conn\)\.connect$`)
 )
 
 // opOf returns what a record does.
@@ -59,7 +62,7 @@ var opWords = map[string]struct{ kind, what, hint string }{
 	opDNS:  {DNS, "look up names of hosts", "a connection that is kept, or a cache, needs no look-up"},
 	opTLS:  {TLS, "make TLS handshakes", "a connection that is kept needs none: read the body to its end and close it, share the client"},
 	opExec: {Exec, "run other programs", "can a library do it, or one program that is kept?"},
-	opDial: {Connect, "make connections", "a connection that is kept needs none: read the body to its end and close it, share the client"},
+	opDial: {Connect, "make connections", "a connection that is kept needs none: share the client, let it keep as many as are in use (SetMaxIdleConns, MaxIdleConnsPerHost), read bodies to their end"},
 }
 
 // opOrder is the order in which they are looked for.
