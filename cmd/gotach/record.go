@@ -89,7 +89,7 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 			}
 			pid, err := strconv.Atoi(args[0])
 			if err != nil {
-				if pid, err = attach.Named(args[0]); err != nil {
+				if pid, err = processNamed(args[0]); err != nil {
 					return err
 				}
 			}
@@ -218,4 +218,28 @@ func (e *env) recordCommand(args []string, out string, d time.Duration, children
 		return fmt.Errorf("record: %w", werr)
 	}
 	return nil
+}
+
+// processNamed returns the one process whose executable has a name. This process does not count.
+func processNamed(name string) (int, error) {
+	dirs, _ := os.ReadDir("/proc") // on Linux only
+	var found []string
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		exe, err := os.Readlink(filepath.Join("/proc", d.Name(), "exe"))
+		comm, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "comm"))
+		if err == nil && strings.TrimSuffix(filepath.Base(exe), " (deleted)") == name || err != nil && strings.TrimSpace(string(comm)) == name {
+			found = append(found, d.Name())
+		}
+	}
+	switch len(found) {
+	case 0:
+		return 0, fmt.Errorf("there is no process %q", name)
+	case 1:
+		return strconv.Atoi(found[0])
+	}
+	return 0, fmt.Errorf("there are %d processes %q: %s; say which one", len(found), name, strings.Join(found, ", "))
 }

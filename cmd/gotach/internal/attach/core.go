@@ -24,7 +24,6 @@ type regs struct{ sp, pc, lr uint64 }
 // A core is the memory that a process had when it ended. The kernel leaves out what is the same in the executable.
 type core struct {
 	parts []*elf.Prog // with their addresses, the core's first
-	bias  []uint64    // what is added to them
 	cut   error       // it is not whole; nil: it is
 }
 
@@ -107,7 +106,8 @@ func (c *core) add(f *elf.File, bias uint64) error {
 	from := len(c.parts)
 	for _, part := range f.Progs {
 		if part.Type == elf.PT_LOAD && part.Filesz > 0 {
-			c.parts, c.bias = append(c.parts, part), append(c.bias, bias)
+			part.Vaddr += bias
+			c.parts = append(c.parts, part)
 		}
 	}
 	parts := slices.SortedFunc(slices.Values(c.parts[from:]), func(a, b *elf.Prog) int { return cmp.Compare(a.Off, b.Off) })
@@ -139,8 +139,8 @@ func (c *core) read(b []byte, from []unix.RemoteIovec) (n int, err error) {
 
 // readAt reads at most to the end of one part, and returns how much.
 func (c *core) readAt(b []byte, addr uint64) int {
-	for i, part := range c.parts {
-		if off := addr - c.bias[i] - part.Vaddr; off < part.Filesz {
+	for _, part := range c.parts {
+		if off := addr - part.Vaddr; off < part.Filesz {
 			k, _ := part.ReadAt(b[:min(uint64(len(b)), part.Filesz-off)], int64(off))
 			return k
 		}

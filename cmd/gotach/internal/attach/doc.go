@@ -5,27 +5,23 @@
 //
 // # Files
 //
-//   - process.go opens a process
+//   - process.go opens a process, and says why one cannot be read and what helps
 //   - core.go opens what a process has left when it ended
 //   - options.go says how to record, and how it went
 //   - record.go samples a process to a file
-//   - known.go has what is known of goroutines, from their first look to their end
+//   - known.go has what is known of goroutines, from their first look to their end, and says when those that do not run are looked at, and have samples
 //   - files.go begins files, writes to them and finishes them
-//   - rest.go says when goroutines that do not run are looked at, and have samples
 //   - cpu.go gives CPU time to goroutines and pseudo threads
 //   - perf.go has the kernel sample the threads that run
 //   - samples.go makes the stacks of samples
 //   - session.go describes the program and the cost
-//   - goroutines.go reads goroutines, and notices those that moved meanwhile
+//   - goroutines.go reads goroutines and their labels, and notices those that moved meanwhile
 //   - objects.go reads what goroutines wait for
-//   - farends.go finds the descriptors that goroutines wait for
-//   - sockets.go names those that are sockets
-//   - labels.go reads the labels of runtime/pprof
+//   - farends.go finds the descriptors that goroutines wait for, and names those that are sockets
 //   - unwind.go finds the calls of a stack
 //   - functions.go has names and lines of a program's code
 //   - program.go reads the file of a program or library, and finds the runtime's variables in memory
-//   - denied.go says why a process cannot be read, and what helps
 //   - memory.go reads memory of another process
-//   - layout.go chooses offsets by the version of Go
+//   - registers_amd64.go and registers_arm64.go say where registers are in cores and samples
 //   - older_gen.go is the table of offsets of versions that are only read from outside
 package attach

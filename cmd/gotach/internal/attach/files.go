@@ -90,18 +90,15 @@ const progressEvery = 200 * time.Millisecond
 
 // flush passes on what a tick has found.
 func (r *recorder) flush() error {
-	err := error(nil)
+	var err error // the writer keeps its first one
 	if len(r.named.Fresh) > 0 {
 		r.name(r.named.Fresh)
 		err = r.w.WriteRecords(&tachyon.Records{Objects: r.named.Fresh})
 		r.named.Fresh = r.named.Fresh[:0]
 	}
-	n := 0
-	if err == nil {
-		n, err = r.w.WriteBatch(r.batch)
-	}
+	n, failed := r.w.WriteBatch(r.batch)
 	r.Samples += int64(n)
-	if err == nil && n < len(r.batch) { // nothing can be written at present
+	if err = cmp.Or(err, failed); err == nil && n < len(r.batch) { // nothing can be written at present
 		r.Dropped += int64(len(r.batch) - n)
 		r.Unwritten += r.now - r.before
 	}
@@ -116,9 +113,7 @@ func (r *recorder) flush() error {
 		err = r.w.WriteRecords(&records)
 	}
 	for _, id := range r.gone {
-		if err == nil {
-			err = r.w.Forget(id, tachyon.User)
-		}
+		err = cmp.Or(err, r.w.Forget(id, tachyon.User))
 	}
 	clear(r.told)
 	r.batch, r.told, r.gone = r.batch[:0], r.told[:0], r.gone[:0]

@@ -219,10 +219,10 @@ func (t *functions) find(pc uint64) *place {
 			}
 		}
 		if inlined == nil {
-			p.add(p.name, file, line, f[l.FuncFlag-1] == t.wrapper())
+			p.add(p.name, file, line, f[l.FuncFlag-1] == wrappers[t.minor])
 			break
 		}
-		p.add(shown(text(m.names, int32(le.Uint32(inlined[nameAt:])))), file, line, inlined[kindAt] == t.wrapper())
+		p.add(shown(text(m.names, int32(le.Uint32(inlined[nameAt:])))), file, line, inlined[kindAt] == wrappers[t.minor])
 		call = entry + uintptr(le.Uint32(inlined[l.InlParentPC:]))
 	}
 	return p
@@ -241,16 +241,8 @@ func shown(name string) string {
 	return name[:i] + "[...]" + name[j+1:]
 }
 
-// wrapper is the number (abi.FuncIDWrapper) of functions that the compiler made only to call another one. Tracebacks leave them out.
-func (t *functions) wrapper() byte {
-	switch {
-	case t.minor < 22:
-		return 21
-	case t.minor < 25:
-		return 22
-	}
-	return 23
-}
+// wrappers are the numbers (abi.FuncIDWrapper), by version of Go, of functions that the compiler made only to call another one. Tracebacks leave them out.
+var wrappers = [...]byte{19: 21, 20: 21, 21: 21, 22: 22, 23: 22, 24: 22, 25: 23, 26: 23, 27: 23}
 
 // arm64 says where return addresses are: at the stack pointer.
 const arm64 = runtime.GOARCH == "arm64"

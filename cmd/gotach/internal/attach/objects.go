@@ -121,9 +121,6 @@ func (r *recorder) numbered(k *known, x *objects.Object) []uint32 {
 	if ids == nil {
 		ids = slices.Clone(s.ids)
 		ids[0] = r.w.Intern(tachyon.Frame{Func: s.first, Line: x.Number})
-		if s.numbered == nil {
-			s.numbered = map[int32][]uint32{}
-		}
 		s.numbered[x.Number] = ids
 	}
 	return ids

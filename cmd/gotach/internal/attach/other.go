@@ -35,9 +35,3 @@ func (*Process) Goroutines() ([]instant.Goroutine, int, error) { return nil, 0, 
 
 // Record is never called.
 func (*Process) Record(context.Context, string, Options) (*Recording, error) { return nil, nil }
-
-// Named returns an error.
-func Named(string) (int, error) {
-	_, err := Open(0)
-	return 0, err
-}

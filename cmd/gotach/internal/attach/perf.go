@@ -192,8 +192,6 @@ func (p *perf) parse(b []byte) (x interrupt, count uint64) {
 	word := func() (v uint64) {
 		if len(b) >= 8 {
 			v, b = binary.NativeEndian.Uint64(b), b[8:]
-		} else {
-			b = nil
 		}
 		return v
 	}

@@ -12,11 +12,14 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
 )
+
+//go:generate go run ../../../../internal/goruntime/gen -older -o older_gen.go go1.25.3 go1.24.13 go1.23.12 go1.22.12 go1.21.13 go1.20.14 go1.19.13
 
 // A program is what a process runs.
 type program struct {
@@ -163,10 +166,7 @@ func (m *memory) findLists(p *program, variables []span) error {
 	}); err != nil {
 		return err
 	}
-	for range 100 {
-		if len(found) == 0 {
-			break
-		}
+	for tries := 0; tries < 100 && len(found) > 0; tries++ {
 		var best, most uint64
 		same := false
 		for _, at := range found {
@@ -199,22 +199,20 @@ func (m *memory) areGoroutines(slice []byte, p *program) bool {
 	}
 	const some = 64
 	l := p.layout
-	var head []byte
+	size := uint64(headSize(l))
 	alive := false
 	for i := range min(n, some) {
 		g, err := m.word(array + i*8)
 		if err != nil || g < 4096 || g&7 != 0 || g>>56 != 0 {
 			return false
 		}
-		if head == nil {
-			head = make([]byte, headSize(l))
-		}
-		if m.read(g, head) != nil {
+		head, err := m.bytes(g, size)
+		if err != nil {
 			return false
 		}
 		h := parse(head, l)
-		size := h.hi - h.lo
-		stack := h.lo >= 4096 && h.hi > h.lo && size&(size-1) == 0 && size >= 2048
+		n := h.hi - h.lo
+		stack := h.lo >= 4096 && h.hi > h.lo && n&(n-1) == 0 && n >= 2048
 		switch {
 		case h.plain() > goruntime.GDeadExtra, i == 0 && h.id != 1 && !p.inC:
 			return false
@@ -223,8 +221,9 @@ func (m *memory) areGoroutines(slice []byte, p *program) bool {
 		}
 		alive = alive || goruntime.Alive(h.status)
 	}
-	last, err := m.word(array + (n-1)*8)
-	return err == nil && alive && last > 4096 && m.read(last, head) == nil
+	last, _ := m.word(array + (n-1)*8) // nothing is at 0
+	_, err := m.bytes(last, size)
+	return err == nil && alive
 }
 
 // areProcs reports whether three words are a slice of Ps, which have numbers from 0 on. The last element is that of the highest. What it looks at never
@@ -259,4 +258,15 @@ func (p *Process) procs() (n int) {
 		}
 	}
 	return n
+}
+
+// layoutOf returns the layout for a version as the program's build information has it, such as "go1.26.8", and its
+// second number.
+func layoutOf(version string) (*goruntime.Layout, int, error) {
+	key := goruntime.Release(version)
+	if l := cmp.Or(goruntime.Layouts[key], older[key]); l != nil {
+		minor, err := strconv.Atoi(strings.TrimPrefix(key, "go1."))
+		return l, minor, err
+	}
+	return nil, 0, fmt.Errorf("the runtime of Go version %q is not known here; Go 1.19 to 1.27 are", version)
 }

@@ -61,13 +61,8 @@ func (r *recorder) stackOf(w *walk) (s *stack, status tachyon.Status) {
 	}
 	s = r.stackAt(func() []Frame {
 		frames := r.program.funcs.frames(w.pcs)
-		n := 0
-		for n < len(frames) && goruntime.Hidden(frames[n].Func) {
-			n++
-		}
-		if n < len(frames) {
-			frames = frames[n:]
-		}
+		shown := func(f Frame) bool { return !goruntime.Hidden(f.Func) }
+		frames = frames[max(slices.IndexFunc(frames, shown), 0):]
 		if status&tachyon.HasGIL != 0 {
 			return frames
 		}
@@ -88,7 +83,7 @@ func (r *recorder) stackAt(frames func() []Frame) *stack {
 		clear(r.stacks)
 	}
 	list := frames()
-	s := &stack{ids: make([]uint32, 0, min(len(list), tachyon.MaxDepth))}
+	s := &stack{ids: make([]uint32, 0, min(len(list), tachyon.MaxDepth)), numbered: map[int32][]uint32{}}
 	for i, f := range list[:min(len(list), tachyon.MaxDepth)] {
 		s.ids = append(s.ids, r.w.Intern(tachyon.Frame{File: f.File, Func: f.Func, Line: f.Line}))
 		if i == 0 {
