@@ -110,6 +110,7 @@ func evilFiles(t *testing.T) (dir, tach, empty, damaged, sums string) {
 
 // No command writes a character to the terminal that is not printable, whoever has chosen it.
 func TestPrinted(t *testing.T) {
+	testenv.Again(t)
 	dir, tach, empty, damaged, sums := evilFiles(t)
 	server := hostileServer(t)
 	out := filepath.Join(t.TempDir(), "out"+evil)

@@ -37,6 +37,7 @@ var goldenNames = []string{"deep", "empty", "emptystack", "interp", "meta", "non
 
 // Every golden file dumps to what CPython's own reader sees in it, from a path and from a stream.
 func TestDumpGoldens(t *testing.T) {
+	testenv.Again(t)
 	for dir, format := range map[string]*Format{"cpython-3.15": cpython315, "document-v2": tachFormat} {
 		for _, name := range goldenNames {
 			want := gunzip(t, readGolden(t, "cpython-3.15", name+".bin.expect.jsonl.gz"))
@@ -60,6 +61,7 @@ func TestDumpGoldens(t *testing.T) {
 // independent program wrote, byte for byte. What the document's layout has no
 // place for is made the same first: Python's version, mode and features.
 func TestConvertGoldens(t *testing.T) {
+	testenv.Again(t)
 	out := filepath.Join(t.TempDir(), "out")
 	for _, name := range goldenNames {
 		if name == "rle" {

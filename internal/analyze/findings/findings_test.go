@@ -76,6 +76,7 @@ func TestSessions(t *testing.T) {
 // ones have none, and each sentence is as in causes.findings. TestMeasureFindings in bench records them anew, which is needed
 // after a change of a program: its text is read.
 func TestCauses(t *testing.T) {
+	testenv.Again(t)
 	below := testenv.Must(source.Below([]string{"../../../testdata"})) // names in the recordings are those of -trimpath
 	var all strings.Builder
 	for _, c := range analyzetest.Causes(t, "../../..") {

@@ -110,6 +110,7 @@ func find(list []Group, function string) *Group {
 }
 
 func TestLeaks(t *testing.T) {
+	testenv.Again(t)
 	s, leaked := leakSession(t, stream.Options{})
 	l := analyzetest.Must(Find(s))(t)
 	for _, g := range l.Groups {

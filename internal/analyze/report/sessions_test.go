@@ -17,6 +17,7 @@ import (
 // Each analysis says of each session what it said when somebody looked at it last. The other tests of sessions compare the
 // same with what the programs say of themselves.
 func TestSessions(t *testing.T) {
+	testenv.Again(t)
 	files := testenv.Files(t, "../testdata/sessions/*.tach", 20)
 	for _, path := range files[:testenv.Brief(8, len(files))] {
 		name := strings.TrimSuffix(filepath.Base(path), ".tach")

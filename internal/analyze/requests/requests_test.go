@@ -17,6 +17,7 @@ import (
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -108,6 +109,7 @@ func quantile(sorted []uint64, q float64) uint64 {
 }
 
 func TestRequests(t *testing.T) {
+	testenv.Again(t)
 	s, log, short := serve(t)
 	slices.Sort(log)
 	for name, o := range map[string]Options{

@@ -9,11 +9,14 @@ import (
 	"github.com/gotach/profiler/internal/analyze/findings"
 	"github.com/gotach/profiler/internal/analyze/locks"
 	src "github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
 // A window has the finding that is planted in a program as its first one, as the file has.
 func TestCauses(t *testing.T) {
+	testenv.Again(t)
+	testenv.Long(t)
 	const root = "../../../.."
 	below := have(src.Below([]string{root + "/testdata"})) // names in the recordings are those of -trimpath
 	for _, c := range analyzetest.Causes(t, root) {
