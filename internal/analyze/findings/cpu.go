@@ -51,6 +51,15 @@ func cpu(f *facts) error {
 		evidence = append(evidence, fmt.Sprintf("%s of the CPU time of goroutines (%s) is in %s", profile.DurationText(hot), percent(float64(hot)/float64(max(1, f.computed))), profile.FuncName(at.function)))
 	}
 	evidence = append(evidence, fmt.Sprintf("%s goroutines on average waited for a core (runnable %s, no core %s)", f.average(f.runnable+f.noCore), profile.DurationText(f.runnable), profile.DurationText(f.noCore)))
+	lines := map[place]time.Duration{}
+	for _, s := range f.spots {
+		if s.state == profile.Runnable || s.state == profile.NoCore {
+			lines[s.place] += s.wall
+		}
+	}
+	if line, waited := most(lines, byPlace); 2*waited >= f.runnable+f.noCore && profile.CodeOf(&profile.Frame{Func: line.function, File: line.file}) == profile.ProgramCode {
+		evidence = append(evidence, fmt.Sprintf("%s of that at %s", percentOf(waited, f.runnable+f.noCore), line.text()))
+	}
 	x := Finding{Kind: CPU, Sure: Measured, Cost: queued, Share: f.share(queued), Evidence: evidence, Command: "report %s --weight cpu"}
 	ran := f.noCore + f.used
 	others := float64(f.noCore) >= otherShare*float64(ran)

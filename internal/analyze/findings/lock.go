@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/locks"
@@ -54,7 +55,17 @@ func (f *facts) holder(x *locks.Lock) (text string, at place, evidence []string,
 	}
 	l := &h.Lines[0]
 	at = place{l.Func, l.File, l.Line}
-	text = fmt.Sprintf("the holder %s (%s of it)", f.doing(l.State, at), percent(float64(l.Time)/float64(max(1, x.Waited))))
+	inside := time.Duration(0) // in the same function
+	for i := range h.Lines {
+		if h.Lines[i].Func == l.Func {
+			inside += h.Lines[i].Time
+		}
+	}
+	text = fmt.Sprintf("the holder %s (%s of it", f.doing(l.State, at), percentOf(l.Time, x.Waited))
+	if inside >= l.Time+l.Time/2 {
+		text += fmt.Sprintf(", %s in all of the function", percentOf(inside, x.Waited))
+	}
+	text += ")"
 	evidence = append(evidence, fmt.Sprintf("holder: %s seen, %s inferred, %s unknown", percentOf(h.Seen, x.Waited), percentOf(h.Inferred, x.Waited), percentOf(h.Unknown, x.Waited)))
 	for _, l := range h.Lines[1:min(len(h.Lines), 3)] {
 		if l.Time >= x.Waited/20 {
@@ -79,6 +90,9 @@ func (f *facts) lock(x *locks.Lock, waited time.Duration) {
 	if text != "" {
 		out.Text += "; " + text
 		out.about = append(out.about, held)
+	} else if text = f.past(at); text != "" {
+		out.Text += "; " + text
+		out.Sure = Inferred
 	}
 	out.Text += "."
 	for i := range x.Sites[1:] {
@@ -86,6 +100,24 @@ func (f *facts) lock(x *locks.Lock, waited time.Duration) {
 	}
 	f.add(out, at)
 }
+
+// past says what is done past a lock at the line at which others wait for it, as in a library that takes it. If it is what one goroutine at
+// most does, most of the time, the holder does it, also where holds are too short to tell one from the next.
+func (f *facts) past(at place) string {
+	for _, s := range f.spots { // the one with the most time first
+		if s.place != at || strings.HasPrefix(s.state, "sync.") {
+			continue
+		}
+		if float64(s.wall) < pastShare*float64(f.length) || s.wall > f.length+f.length/20 {
+			return ""
+		}
+		return fmt.Sprintf("past it, %s goroutines on average %s", f.average(s.wall), f.doing(s.state, at))
+	}
+	return ""
+}
+
+// pastShare is the least part of the time on the clock in which a goroutine does that.
+const pastShare = 0.5
 
 // waitsOf says how often and how long goroutines waited for an object.
 func waitsOf(x *locks.Lock) string {

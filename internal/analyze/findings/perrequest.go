@@ -62,7 +62,7 @@ var opWords = map[string]struct{ kind, what, hint string }{
 	opDNS:  {DNS, "look up names of hosts", "a connection that is kept, or a cache, needs no look-up"},
 	opTLS:  {TLS, "make TLS handshakes", "a connection that is kept needs none: read the body to its end and close it, share the client"},
 	opExec: {Exec, "run other programs", "can a library do it, or one program that is kept?"},
-	opDial: {Connect, "make connections", "a connection that is kept needs none: share the client, let it keep as many as are in use (SetMaxIdleConns, MaxIdleConnsPerHost), read bodies to their end"},
+	opDial: {Connect, "make connections", "a connection that is kept needs none: share the client, keep more idle ones, read bodies to the end"},
 }
 
 // opOrder is the order in which they are looked for.
