@@ -57,6 +57,9 @@ function el(tag, attributes, ...children) {
 	return e;
 }
 
+// broken returns a name in pieces for el. It may be broken into lines after a dot or slash, before it is broken inside of a word.
+const broken = (name) => name.split(/(?<=[./])/).flatMap((part, i) => i ? [el('wbr'), part] : part);
+
 const byId = (id) => document.getElementById(id);
 
 // put replaces the content of an element. A button that had the focus keeps it.

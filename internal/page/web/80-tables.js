@@ -44,7 +44,7 @@ const tables = {
 			const part = this.isWait(fn) && !parted ? [el('tr', {class: 'part'}, el('td', {colspan: '7'}, 'Waits, which are no functions:'))] : [];
 			parted ||= part.length > 0;
 			return [...part, el('tr', {'aria-selected': String(S.selected === fn), class: match ? 'match' : null, 'data-file': fnFile(fn)}, ...cells,
-				el('td', {class: 'name'}, el('button', {'data-key': 'fn' + fn, title: 'callers and callees', onclick: () => change({selected: S.selected === fn ? -1 : fn, zoom: []})}, fnName(fn)), ' ',
+				el('td', {class: 'name'}, el('button', {'data-key': 'fn' + fn, title: 'callers and callees', onclick: () => change({selected: S.selected === fn ? -1 : fn, zoom: []})}, ...broken(fnName(fn))), ' ',
 					el('span', {class: 'at'}, this.range(fn))))];
 		});
 		const columns = b ? [['', 'A'], ['', 'B'], ['', 'Change'], ['', 'Function: goroutines in it on average', 'name']] :

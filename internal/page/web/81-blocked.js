@@ -44,7 +44,7 @@ tables.blocked = function (panel) {
 			el('td', {class: more > 0 ? 'more' : 'less'}, (more > 0 ? '+' : more < 0 ? '−' : '') + digits(Math.abs(more))),
 		] : [el('td', {'data-ns': nanos(x.time)}, duration(x.time)), el('td', null, x.rests ? '' : percent(x.time, all)), x.rests ? el('td', {class: 'extra bars'}) : this.meter(x.classes, all)];
 		const fn = D.fn[x.node], chosen = x.node && S.selected === fn;
-		const name = !x.node ? null : el('button', {'data-key': 'blocked' + x.key, title: 'callers and callees', onclick: () => change({selected: chosen ? -1 : fn, zoom: []})}, fnName(fn));
+		const name = !x.node ? null : el('button', {'data-key': 'blocked' + x.key, title: 'callers and callees', onclick: () => change({selected: chosen ? -1 : fn, zoom: []})}, ...broken(fnName(fn)));
 		body.push(el('tr', {'aria-selected': String(!!chosen), class: test ? 'match' : null, 'data-name': `[${x.state}]` + (x.node ? ' ' + fnName(fn) : ''), 'data-line': x.node ? String(D.line[x.node]) : ''}, ...cells,
 			el('td', {class: 'name'}, name, name && ' ', name && el('span', {class: 'at'}, place(fnFile(fn), D.line[x.node])), el('div', {class: 'wait'}, this.state(x.state, x.cls)))));
 	}

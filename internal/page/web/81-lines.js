@@ -56,7 +56,7 @@ tables.lines = function (panel) {
 				el('td', {'data-ns': nanos(rows.total[l])}, duration(rows.total[l])), el('td', {class: 'extra'}, percent(rows.total[l], a.all)), el('td', {class: 'extra', 'data-ns': nanos(rows.cpu[l])}, duration(rows.cpu[l]))];
 		return el('tr', {'data-file': fnFile(fn), 'data-line': D.frameLine[f]}, ...cells, el('td', {class: 'name'},
 			el('button', {'data-key': 'line' + l, title: 'callers and callees of the function', onclick: () => change({selected: fn, zoom: []})}, place(fnFile(fn), D.frameLine[f]) || fnName(fn)), ' ',
-			el('span', {class: 'at'}, fnFile(fn) ? fnName(fn) : '')));
+			el('span', {class: 'at'}, ...broken(fnFile(fn) ? fnName(fn) : ''))));
 	});
 	const columns = b ? [['', 'A'], ['', 'B'], ['', 'Line: goroutines at it on average', 'name']] : [['self', 'Self'], ['', '% of all'], ['', '', 'extra bars'], ['total', 'Total'], ['', '% of all', 'extra'], ['cpu', 'CPU self', 'extra'], ['', 'Line', 'name']];
 	if (!list.length) return put(panel, el('p', null, nothing() || 'No line matches the search.'));

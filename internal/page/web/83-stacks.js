@@ -62,7 +62,7 @@ tables.instant = function (panel) {
 			nudge('tables');
 		};
 		const line = el('tr', null, el('td', null, row.list.length.toLocaleString('en-US')), el('td', {'data-ns': nanos(row.longest)}, duration(row.longest)),
-			el('td', {class: 'name'}, el('button', {'data-key': 'at' + r, 'aria-expanded': String(open), onclick: toggle}, has ? fnName(D.fn[own]) : groupName(D.recGroup[r])), ' ', el('span', {class: 'at'}, has ? place(fnFile(D.fn[own]), D.line[own]) : ''),
+			el('td', {class: 'name'}, el('button', {'data-key': 'at' + r, 'aria-expanded': String(open), onclick: toggle}, ...broken(has ? fnName(D.fn[own]) : groupName(D.recGroup[r]))), ' ', el('span', {class: 'at'}, has ? place(fnFile(D.fn[own]), D.line[own]) : ''),
 				el('div', {class: 'wait'}, this.state(D.states[D.recState[r]], D.recClass[r]))));
 		if (!open) return [line];
 		const list = row.list.slice(0, 50).map(([i, since]) => el('li', null, el('button', {class: 'plain', 'data-key': 'of' + i, title: 'show only this goroutine', onclick: () => change({goroutine: i, group: -1, zoom: []})}, `goroutine ${G.gId[i]}`), ` for ${duration(since)} ${G.labels[G.gLabels[i]]}`));
