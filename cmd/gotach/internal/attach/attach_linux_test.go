@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/instant"
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"golang.org/x/sys/unix"
@@ -291,6 +292,17 @@ func compareInstant(t *testing.T, p *Process, list []instant.Goroutine) {
 	}
 	if len(states) > 0 {
 		t.Errorf("no sample of %v", states)
+	}
+}
+
+// Functions that the compiler made are known in programs of each version.
+func TestWrappers(t *testing.T) {
+	for _, layouts := range []map[string]*goruntime.Layout{older, goruntime.Layouts} {
+		for version := range layouts {
+			if _, minor, err := layoutOf(version); err != nil || minor >= len(wrappers) || wrappers[minor] == 0 {
+				t.Errorf("%s: %v", version, err)
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"bytes"
 	"cmp"
 	"debug/elf"
 	"errors"
@@ -207,24 +208,20 @@ const coreRegisters = 112
 
 // fileAt returns the file that an address is mapped from, "" if it is not known.
 func (n *notes) fileAt(addr uint64) string {
-	b := n.files
-	if len(b) < 16 {
+	if len(n.files) < 16 {
 		return ""
 	}
-	count := le.Uint64(b)
-	if b = b[16:]; count > uint64(len(b))/24 {
+	count, b := le.Uint64(n.files), n.files[16:]
+	if count > uint64(len(b))/24 {
 		return ""
 	}
 	names := b[count*24:]
-	for ; count > 0; count-- {
-		name := text(names, 0)
-		if len(name) >= len(names) {
-			break
-		}
+	for b = b[:count*24]; len(b) > 0; b = b[24:] {
+		name, rest, _ := bytes.Cut(names, []byte{0})
 		if addr >= le.Uint64(b) && addr < le.Uint64(b[8:]) {
-			return name
+			return string(name)
 		}
-		b, names = b[24:], names[len(name)+1:]
+		names = rest
 	}
 	return ""
 }

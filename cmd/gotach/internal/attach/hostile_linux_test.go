@@ -90,6 +90,34 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
+// The executable of a core is the file that is mapped where the program began, also after others. A list of files that says that it has more than it has gives none.
+func TestFileAt(t *testing.T) {
+	for _, tt := range []struct {
+		count uint64
+		names string
+		addr  uint64
+		want  string
+	}{
+		{3, "/a\x00/b c\x00/d\x00", 0x2000, "/b c"},
+		{3, "/a\x00/b c\x00/d\x00", 0x3fff, "/d"},
+		{3, "/a\x00/b c\x00/d\x00", 0x4000, ""},
+		{3, "/a\x00", 0x3000, ""},
+		{4, "/a\x00", 0x1000, ""},
+		{math.MaxUint64, "/a\x00", 0x1000, ""},
+	} {
+		b := le.AppendUint64(le.AppendUint64(nil, tt.count), 4096)
+		for _, at := range []uint64{0x1000, 0x2000, 0x3000} {
+			b = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, at), at+0x1000), 0)
+		}
+		if got := (&notes{files: append(b, tt.names...)}).fileAt(tt.addr); got != tt.want {
+			t.Errorf("%d files %q: %q is at %#x, want %q", tt.count, tt.names, got, tt.addr, tt.want)
+		}
+	}
+	if got := (&notes{files: make([]byte, 15)}).fileAt(0); got != "" {
+		t.Errorf("%q in a list without a number", got)
+	}
+}
+
 // A core whose parts overlap would have any amount of memory.
 func TestOverlappingCore(t *testing.T) {
 	core := func(parts int) string {
