@@ -192,7 +192,7 @@ func TestMixed(t *testing.T) {
 	testenv.Again(t)
 	testenv.Long(t)
 	dir := unpack(t, "mixed")
-	found, slept := labels(t, compare(t, dir, whole, "-bench=.", "-benchtime=1x", "./..."), "example.com/mixed/plain.sleep")
+	found, slept := labels(t, compare(t, dir, whole, "-vet=off", "-bench=.", "-benchtime=1x", "./..."), "example.com/mixed/plain.sleep")
 	for _, want := range []test{
 		{"example.com/mixed/plain", "ExampleDouble"},
 		{"example.com/mixed/cmd", "BenchmarkSpins"},
