@@ -57,7 +57,7 @@ func cpu(f *facts) error {
 			lines[s.place] += s.wall
 		}
 	}
-	if line, waited := most(lines, byPlace); 2*waited >= f.runnable+f.noCore && profile.CodeOf(&profile.Frame{Func: line.function, File: line.file}) == profile.ProgramCode {
+	if line, waited := most(lines, byPlace); 2*waited >= f.runnable+f.noCore && isProgram(line) {
 		evidence = append(evidence, fmt.Sprintf("%s of that at %s", percentOf(waited, f.runnable+f.noCore), line.text()))
 	}
 	x := Finding{Kind: CPU, Sure: Measured, Cost: queued, Share: f.share(queued), Evidence: evidence, Command: "report %s --weight cpu"}

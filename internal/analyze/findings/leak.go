@@ -2,6 +2,8 @@ package findings
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/gotach/profiler/internal/profile"
 )
@@ -32,6 +34,11 @@ func growing(f *facts) error {
 			evidence, sure = fmt.Sprintf("the runtime has proved that %d wait forever", g.Proven), Measured
 		}
 		x := Finding{Kind: Leak, Text: text, Sure: sure, Cost: f.leaked[spotKey{place: at, state: g.Reason}], Command: "leaks %s", Evidence: []string{evidence}}
+		asked := f.callerOf(g.CreatedBy)
+		if asked.function != "" && !isProgram(at) {
+			x.Text += " What starts them is called at " + asked.text() + "."
+			at = asked
+		}
 		x.Share = min(1, float64(max(g.End-g.Start, g.Proven))/float64(max(most, g.End, g.Proven, 1)))
 		if g.CreatedBy != "" {
 			x.Evidence = append(x.Evidence, "created by "+profile.FuncName(g.CreatedBy)+" "+g.CreatedAt)
@@ -43,4 +50,29 @@ func growing(f *facts) error {
 		f.add(x, at)
 	}
 	return nil
+}
+
+// callerOf returns the line of the program's own code at which a function of a library was seen the longest, none if it is not one.
+func (f *facts) callerOf(function string) place {
+	own, times := f.p.OwnFrames(), map[place]time.Duration{}
+	for i := range f.p.Records {
+		rec := &f.p.Records[i]
+		in := slices.IndexFunc(rec.Stack, func(id uint32) bool { return f.p.Frames[id].Func == function })
+		if in < 0 || function == "" {
+			continue
+		}
+		if id, ok := own(rec.Stack[in:]); ok {
+			fr := &f.p.Frames[id]
+			if at := (place{fr.Func, fr.File, int(fr.Line)}); isProgram(at) && at.function != function {
+				times[at] += rec.Wall
+			}
+		}
+	}
+	at, _ := most(times, byPlace)
+	return at
+}
+
+// isProgram reports whether a place is in the program's own code.
+func isProgram(at place) bool {
+	return profile.CodeOf(&profile.Frame{Func: at.function, File: at.file}) == profile.ProgramCode
 }
