@@ -34,7 +34,7 @@ func (p place) text() string {
 type spotKey struct {
 	place
 	state string
-	op    string // see opOf
+	op    string // see operations
 	wait  string // as RecordFacts.Wait
 	peer  string // as RecordFacts.Peer
 
@@ -114,7 +114,7 @@ func newFacts(in Input) *facts {
 	f.leaked, f.sites = map[spotKey]time.Duration{}, map[siteKey]*site{}
 	own := f.p.OwnFrames()
 	f.apart(own)
-	spots := map[spotKey]*spot{}
+	spots, operation := map[spotKey]*spot{}, operations(f.p)
 	for i := range f.p.Records {
 		rec := &f.p.Records[i]
 		f.used += rec.CPU
@@ -133,7 +133,7 @@ func newFacts(in Input) *facts {
 			at := &f.p.Frames[id]
 			key.place = place{at.Func, at.File, int(at.Line)}
 		}
-		if key.op = opOf(f.p, rec); key.op == opSleep && key.wait != "" {
+		if key.op = operation(rec); key.op == opSleep && key.wait != "" {
 			key.op = "" // it waits, and looks now and then
 		} else if key.op == "" && (of.Time == syntax.Delay || of.Time == syntax.OneTick && of.Request) {
 			key.op = opSleep

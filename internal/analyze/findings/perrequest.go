@@ -30,27 +30,40 @@ var (
 		`/go-redis/.*\.(\(\*baseClient\)\.initConn|\(\*ConnPool\)\.queuedNewConn)$|/pgx/.*\.ConnectConfig$|/nats\.go\.\(\*Conn\)\.connect$`)
 )
 
-// opOf returns what a record does.
-func opOf(p *profile.Profile, rec *profile.Record) string {
-	dials := false
-	for i, id := range rec.Stack {
-		fr := &p.Frames[id]
-		switch {
-		case i == 0 && rec.State == "sleep":
-			return opSleep
-		case fr.File == "":
-		case syncFunc.MatchString(fr.Func):
-			return opSync
-		case dnsFunc.MatchString(fr.Func):
-			return opDNS
-		case tlsFunc.MatchString(fr.Func):
-			return opTLS
-		case execFunc.MatchString(fr.Func):
-			return opExec
-		}
-		dials = dials || dialFunc.MatchString(fr.Func)
+// operations returns a function that says what a record does. It compares each frame's name once: a large profile has many records.
+func operations(p *profile.Profile) func(rec *profile.Record) string {
+	ops := make([]string, len(p.Frames))
+	for i := range p.Frames {
+		ops[i] = opOf(&p.Frames[i])
 	}
-	if dials {
+	return func(rec *profile.Record) (op string) {
+		if rec.State == "sleep" && len(rec.Stack) > 0 {
+			return opSleep
+		}
+		for _, id := range rec.Stack {
+			if is := ops[id]; is != "" {
+				if op = is; op != opDial { // connections are made with all the others
+					return op
+				}
+			}
+		}
+		return op
+	}
+}
+
+// opOf returns what a function does, if it is one of those above.
+func opOf(f *profile.Frame) string {
+	switch {
+	case f.File == "":
+	case syncFunc.MatchString(f.Func):
+		return opSync
+	case dnsFunc.MatchString(f.Func):
+		return opDNS
+	case tlsFunc.MatchString(f.Func):
+		return opTLS
+	case execFunc.MatchString(f.Func):
+		return opExec
+	case dialFunc.MatchString(f.Func):
 		return opDial
 	}
 	return ""
