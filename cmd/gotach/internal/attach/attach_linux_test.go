@@ -316,7 +316,7 @@ func TestRefused(t *testing.T) {
 		_ = sleep.Process.Kill()
 		_ = sleep.Wait()
 	}()
-	_, err = Open(sleep.Process.Pid)
+	_, err = Await(t.Context(), sleep.Process.Pid) // the kernel maps a program after Start has returned
 	testenv.Fails(t, "C", err, "(sleep): it is no Go program")
 	for _, v := range []string{"go1.18", "devel go1.28-abc", "go1.28", "go2.1", "", "go1.27-devel_abc"} {
 		if _, _, err := layoutOf(v); err == nil {
