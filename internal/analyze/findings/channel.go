@@ -17,6 +17,8 @@ const (
 	// balance is the part of the waits to send that waits to receive from the same channel have at most. If they have more, both sides
 	// wait for each other in turn, and none is slow.
 	balance = 0.25
+	// fewSends is the number of waits to send below which nothing is known of the consumer's pace.
+	fewSends = 3
 )
 
 // sends reports whether goroutines wait at a site to send.
@@ -40,7 +42,7 @@ func channels(f *facts) error {
 		if float64(sent) < channelAverage*float64(f.length) || !(f.worth(sent, channelShare) || f.byRequests() && float64(sent) >= channelShare*float64(f.work)) || float64(received) > balance*float64(sent) {
 			continue
 		}
-		if f.feeds(sent) {
+		if f.feeds(sent) || f.ahead(&x) {
 			continue
 		}
 		at := f.ownOf(&x.Sites[0])
@@ -69,6 +71,16 @@ func channels(f *facts) error {
 		f.add(out, at)
 	}
 	return nil
+}
+
+// ahead reports whether a goroutine makes the next thing before somebody wants it, as etcd does with the next file of its log: it is the only
+// one that waits to send, and hardly ever goes on. Where there are requests that do not wait for it, that is less than once a second.
+func (f *facts) ahead(x *locks.Lock) bool {
+	few := fewSends
+	if f.byRequests() && !f.worth(f.waited(x), channelShare) {
+		few = max(few, int(f.length/time.Second))
+	}
+	return x.Goroutines == 1 && x.Waits < few
 }
 
 // otherSide says who was on the other side of a channel, as gotach locks does. It is nil if that is not known, or if the profile is too large

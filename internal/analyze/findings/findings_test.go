@@ -369,6 +369,66 @@ func TestChannels(t *testing.T) {
 	}
 }
 
+// A goroutine that makes the next thing before somebody wants it has no slow consumer. Where requests do not wait for it, it may go on
+// less than once a second.
+func TestAhead(t *testing.T) {
+	handler := []tachyon.Frame{analyzetest.Place("main.answer", 5), analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1)}
+	for _, c := range []struct {
+		senders, every uint64 // µs
+		requests, want bool
+	}{
+		{1, 4_000_000, false, false},
+		{1, 1_400_000, false, true},
+		{1, 1_400_000, true, false},
+		{1, 400_000, true, true},
+		{2, 4_000_000, false, true},
+	} {
+		r := analyzetest.Record(t)
+		r.Objects = append(r.Objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectChannel, Addr: 0xc000010000})
+		send := slices.Concat(analyzetest.WaitFor("chan send", 1), []tachyon.Frame{analyzetest.Place("main.ahead", 9)})
+		for at := uint64(0); at < 4_000_000; at += 10_000 {
+			for id := range c.senders {
+				if at%c.every == 0 {
+					r.Add(id+1, at, analyzetest.Running, send[1:]...)
+				} else {
+					r.Add(id+1, at, 0, send...)
+				}
+			}
+			if id := 10 + at/100_000; c.requests && at/10_000%10 > 0 {
+				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.main"})
+				r.Add(id, at, 0, append([]tachyon.Frame{analyzetest.Wait("chan receive")}, handler...)...)
+			}
+		}
+		list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second})
+		if got := slices.ContainsFunc(list, func(x Finding) bool { return x.Kind == Channel }); got != c.want {
+			t.Errorf("%+v: %+v", c, list)
+		}
+	}
+}
+
+// A client that does not read its answers is slow, and one that asks nothing is not.
+func TestReader(t *testing.T) {
+	for wait, want := range map[string]string{"waitWrite": "Goroutines wait for :4222 from 127.0.0.1 to read what they write", "waitRead": ""} {
+		r := analyzetest.Record(t)
+		r.Objects = append(r.Objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectConnection, Name: "tcp :4222 from 127.0.0.1"})
+		stack := append(analyzetest.WaitFor("IO wait", 1), tachyon.Frame{File: "/usr/lib/go/src/internal/poll/fd_poll_runtime.go", Func: "internal/poll.(*pollDesc)." + wait, Line: 2}, analyzetest.Place("main.flush", 9))
+		for at := uint64(0); at < 4_000_000; at += 10_000 {
+			r.Add(1, at, 0, stack...)
+			r.Add(2+at/10_000%4, at, analyzetest.Running, analyzetest.Place("main.work", 7))
+			if at%500_000 == 0 {
+				r.Add(1, at+5000, analyzetest.Running, stack[len(stack)-1])
+			}
+		}
+		got := ""
+		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 8, Duration: 4 * time.Second}) {
+			got += x.Text
+		}
+		if !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", wait, got, want)
+		}
+	}
+}
+
 // The last goroutine of a WaitGroup is late if it does something, not if it waits for a core.
 func TestStraggler(t *testing.T) {
 	for state, want := range map[string]bool{"running": true, "runnable": false} {

@@ -26,15 +26,21 @@ const (
 
 // peers says which other programs keep goroutines waiting.
 func peers(f *facts) error {
-	type key struct{ peer, wait string }
+	type key struct {
+		peer, wait string
+		writes     bool
+	}
 	times := map[key]time.Duration{}
 	first := map[key]*spot{}
 	series := map[key][]float32{}
 	for _, s := range f.spots {
-		if s.op == opDNS || s.op == opTLS || s.op == opDial || poolWaits[s.wait] != "" || s.wait == locks.EqualCall || s.wait == "" && (s.state != "IO wait" || s.peer == "") || strings.Contains(s.peer, " from ") {
+		if s.op == opDNS || s.op == opTLS || s.op == opDial || poolWaits[s.wait] != "" || s.wait == locks.EqualCall || s.wait == "" && (s.state != "IO wait" || s.peer == "") {
 			continue
 		}
-		k := key{s.peer, s.wait}
+		k := key{s.peer, s.wait, s.op == opWrite}
+		if strings.Contains(s.peer, " from ") && !k.writes {
+			continue // a client: what it asks next is its own affair, but it has to read its answers
+		}
 		times[k] += f.of(s)
 		series[k] = profile.Plus(series[k], s.series)
 		if first[k] == nil || f.of(s) > f.of(first[k]) {
@@ -54,6 +60,9 @@ func peers(f *facts) error {
 		case k.peer != "":
 			what = peerText(k.peer)
 		}
+		if k.writes {
+			what += " to read what they write"
+		}
 		x := Finding{Kind: Peer, Cost: waited, Share: f.share(waited), Sure: Measured, Since: f.since(series[k])}
 		if always { // one goroutine does nothing else: on the clock that is the whole time
 			x.clock = alwaysWeight * float64(waited) / float64(max(f.length, waited))
@@ -66,7 +75,9 @@ func peers(f *facts) error {
 			}
 			x.Evidence = append(x.Evidence, fmt.Sprintf("%d requests, half of them took %s", f.Requests.Count, half))
 		}
-		x.Command = "report %s --by peer"
+		if x.Command = "report %s --by peer"; k.peer == "" {
+			x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
+		}
 		if k.wait == locks.LockOfSQLite {
 			x.Kind, x.Command = Lock, "waits "+quoted(funcFlag(s.place.function))+" %s"
 			x.Evidence = append(x.Evidence, "one connection at a time can write: make transactions that write short")
@@ -101,7 +112,7 @@ func (f *facts) slow(waited time.Duration, at place, state string) bool {
 	if i < 0 || f.session.RateReached <= 0 {
 		return false
 	}
-	least := max(slowAnswer, time.Duration(2*float64(time.Second)/f.session.RateReached))
+	least := max(slowAnswer, time.Duration(3*float64(time.Second)/f.session.RateReached))
 	return f.Requests.Waits[i].Time >= least*time.Duration(f.Requests.Waits[i].Requests)
 }
 

@@ -15,6 +15,7 @@ const (
 	opTLS   = "tls"
 	opDial  = "dial"
 	opExec  = "exec"
+	opWrite = "write" // to a connection whose other end does not read
 	opSleep = "sleep"
 	opTick  = "tick" // it waits for the next one
 )
@@ -42,7 +43,7 @@ func operations(p *profile.Profile) func(rec *profile.Record) string {
 		}
 		for _, id := range rec.Stack {
 			if is := ops[id]; is != "" {
-				if op = is; op != opDial { // connections are made with all the others
+				if op = is; op != opDial && op != opWrite { // connections are made with all the others
 					return op
 				}
 			}
@@ -55,6 +56,8 @@ func operations(p *profile.Profile) func(rec *profile.Record) string {
 func opOf(f *profile.Frame) string {
 	switch {
 	case f.File == "":
+	case f.Func == "internal/poll.(*pollDesc).waitWrite":
+		return opWrite
 	case syncFunc.MatchString(f.Func):
 		return opSync
 	case dnsFunc.MatchString(f.Func):

@@ -32,7 +32,7 @@ import (
 //   - A group of at most fewMembers rests if each waits at one place in the whole session, in a receive or the like. So do
 //     all those members of any group that were there when the session began, and wait in the function that they began with or
 //     in a select. In a session of at least restTime that is idle.
-//   - A select that only waits to send, as the source text has it, is neither.
+//   - A select that only waits to send, as the source text has it, is neither, nor is a wait to write to a connection or pipe.
 //   - A select without cases is idle, and so are waits of the runtime's own goroutines.
 //
 // Whether a stack is a home is known when all samples were read. So Add gives each sample a Key. Whoever

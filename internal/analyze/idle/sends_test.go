@@ -52,3 +52,18 @@ func watch() {
 		}
 	}
 }
+
+// A loop that waits until somebody reads what it writes is not idle, and one that waits for what it reads is.
+func TestWrites(t *testing.T) {
+	for wait, idle := range map[string]bool{"waitWrite": false, "waitRead": true} {
+		r := analyzetest.Record(t)
+		r.Goroutine(tachyon.Goroutine{ID: 1, CreatedBy: "main.main", First: analyzetest.Start, Last: analyzetest.Start + analyzetest.OneSecond})
+		for n := uint64(1); n < 1000; n++ {
+			r.Add(1, n*1000, tachyon.Moved, analyzetest.Wait("IO wait"), tachyon.Frame{File: "/usr/lib/go/src/internal/poll/fd_poll_runtime.go", Func: "internal/poll.(*pollDesc)." + wait, Line: 2}, analyzetest.Place("main.pass", 3))
+		}
+		f := analyzetest.Must(Read(r.Labelled().Source, nil))(t)
+		if got := len(f.waits) > 0 && f.Is(firstWait); got != idle {
+			t.Errorf("%s: idle %v", wait, got)
+		}
+	}
+}

@@ -57,6 +57,7 @@ func (f *Idle) look(stack uint32) idleStack {
 		callee  string
 		known   *idlePlace
 		request bool
+		writes  bool
 	)
 	var runs *idleFrame // the function that is called by that
 	at := stack
@@ -74,6 +75,7 @@ func (f *Idle) look(stack uint32) idleStack {
 			}
 		}
 		request = request || fr.request
+		writes = writes || fr.name == "internal/poll.(*pollDesc).waitWrite"
 		if !fr.wrapper {
 			runs = entry
 			entry, entryAt = fr, at
@@ -100,7 +102,7 @@ func (f *Idle) look(stack uint32) idleStack {
 		known = nil
 	case known != nil, why == idleForever:
 		x.kind = idlePlain
-	case sends(): // somebody is slow to receive
+	case writes, sends(): // somebody is slow to read or to receive
 	case homeReasons[why] && rest != nil && restAt == entryAt:
 		x.kind = idleHome
 	case homeReasons[why] && rest != nil && entry != nil && list[restAt].Caller == entryAt && entry.literal:
