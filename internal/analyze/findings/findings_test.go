@@ -429,6 +429,29 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// Who waits for an answer that another goroutine reads is told its address if the library has connections to no other.
+func TestAnswers(t *testing.T) {
+	ask := []tachyon.Frame{
+		analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("main.forecast", 41),
+		analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1),
+	}
+	for servers, want := range map[int32]string{1: "Requests wait for a response of an HTTP server (10.0.0.1:80): ", 2: "Requests wait for a response of an HTTP server: "} {
+		r := analyzetest.Record(t)
+		for n := range servers {
+			r.Objects = append(r.Objects, tachyon.Object{Number: n + 1, Kind: tachyon.ObjectConnection, Name: fmt.Sprintf("tcp 10.0.0.%d:80", n+1)})
+			r.Every(10_000, 10_000, 4_000_000, uint64(n)+1, 0, append(analyzetest.WaitFor("IO wait", n+1), analyzetest.Place("net/http.(*persistConn).readLoop", 1))...)
+		}
+		for from := uint64(0); from < 4_000_000; from += 100_000 {
+			r.Goroutine(tachyon.Goroutine{ID: 10 + from/100_000, CreatedBy: "main.main"})
+			r.Every(10_000, from+10_000, from+90_000, 10+from/100_000, 0, ask...)
+		}
+		list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second})
+		if len(list) != 1 || !strings.HasPrefix(list[0].Text, want) {
+			t.Errorf("%d servers: %+v, want %q", servers, list, want)
+		}
+	}
+}
+
 // The last goroutine of a WaitGroup is late if it does something, not if it waits for a core.
 func TestStraggler(t *testing.T) {
 	for state, want := range map[string]bool{"running": true, "runnable": false} {

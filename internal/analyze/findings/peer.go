@@ -75,7 +75,7 @@ func peers(f *facts) error {
 			}
 			x.Evidence = append(x.Evidence, fmt.Sprintf("%d requests, half of them took %s", f.Requests.Count, half))
 		}
-		if x.Command = "report %s --by peer"; k.peer == "" {
+		if x.Command = "report %s --by peer"; s.state != "IO wait" { // another goroutine has the connection
 			x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
 		}
 		if k.wait == locks.LockOfSQLite {

@@ -36,9 +36,10 @@ type apart struct {
 	peers   map[int32]string
 	frames  []frameFacts // by frame
 	leaked  map[waitPlace]bool
-	mine    map[string]bool // peers that are the program's own server
-	asks    map[string]bool // packages whose connections are all to it
-	clients map[string]bool // functions that goroutines began with
+	mine    map[string]bool   // peers that are the program's own server
+	asks    map[string]bool   // packages whose connections are all to it
+	far     map[string]string // by package: the far end of all its connections, "" if they have several
+	clients map[string]bool   // functions that goroutines began with
 
 	stacks []uint32 // by stack: the number of its place + 1; 0: not looked at
 	places stream.Table[apartPlace]
@@ -73,6 +74,7 @@ func newApart(src *stream.Source, p *profile.Profile, idles *idle.Idle, growth *
 		return nil, err
 	}
 	a.servers()
+	a.findFar(p)
 	if len(a.mine) > 0 {
 		a.findClients(p, idles)
 	}
@@ -100,9 +102,10 @@ func isLoopback(name string) bool {
 	return strings.Contains(name, " 127.") || strings.Contains(name, " [::1]")
 }
 
-// findClients finds the functions whose goroutines ask the program's own server.
-func (a *apart) findClients(p *profile.Profile, idles *idle.Idle) {
+// findFar finds the far ends of the connections of packages.
+func (a *apart) findFar(p *profile.Profile) {
 	own, others := map[string]bool{}, map[string]bool{} // packages
+	a.far, a.asks = map[string]string{}, map[string]bool{}
 	for i := range p.Records {
 		if r := &p.Records[i]; len(r.Stack) > 0 {
 			name := a.peer(r.Stack)
@@ -113,13 +116,21 @@ func (a *apart) findClients(p *profile.Profile, idles *idle.Idle) {
 			if !a.mine[name] {
 				of = others
 			}
-			of[profile.Package(a.src.Frames()[r.Stack[len(r.Stack)-1]].Func)] = true
+			in := profile.Package(a.src.Frames()[r.Stack[len(r.Stack)-1]].Func)
+			of[in] = true
+			if far, known := a.far[in]; known && far != name {
+				name = ""
+			}
+			a.far[in] = name
 		}
 	}
-	a.asks = map[string]bool{}
 	for name := range own {
 		a.asks[name] = !others[name]
 	}
+}
+
+// findClients finds the functions whose goroutines ask the program's own server.
+func (a *apart) findClients(p *profile.Profile, idles *idle.Idle) {
 	type times struct{ asks, all time.Duration }
 	of := map[string]times{}
 	for i := range p.Records {

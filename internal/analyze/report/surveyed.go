@@ -13,7 +13,7 @@ import (
 // RecordFacts are what a survey knows of a record of its profile.
 type RecordFacts struct {
 	Wait    string      // what a library waits for, such as "a free connection of sql.DB"; "" if that has no name
-	Peer    string      // the far end of a wait, as in Source.Peers; "" if it is unknown
+	Peer    string      // the far end of a wait, as in Source.Peers, or of all connections of the library that waits; "" if it is unknown
 	Request bool        // it is of a request, as FindRequests finds them without options; not of a test
 	Itself  bool        // it waits for an answer of the program's own server
 	Time    syntax.Time // for which it waits, by the source text
@@ -40,7 +40,9 @@ func (s *Survey) Facts() func(*profile.Record) RecordFacts {
 				f.Peer = s.apart.peer(r.Stack)
 				why = analyze.Reason(&s.Profile.Frames[id])
 			case looks && f.Wait == "":
-				f.Wait = of.wait.In(why, f.Site.Func == "")
+				if f.Wait = of.wait.In(why, f.Site.Func == ""); f.Wait != "" && f.Peer == "" { // another goroutine reads the answer
+					f.Peer = s.apart.far[profile.Package(s.Profile.Frames[id].Func)]
+				}
 			}
 			looks = looks && !of.program
 			if f.Site.Func == "" && i > 0 && !of.sync {
