@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -48,9 +49,14 @@ func cgroup(t testing.TB, controller string, v2, v1 func(dir string) error) stri
 		Skip(t, "no cgroup for "+controller+": only root may make one: "+err.Error())
 	}
 	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
+		Await(func() bool { // a process that was waited for may still be in it for a moment
+			err := os.Remove(dir)
+			if err != nil && !errors.Is(err, unix.EBUSY) {
+				t.Error(err)
+				return true
+			}
+			return err == nil
+		})
 	})
 	return dir
 }

@@ -26,6 +26,8 @@ const (
 	// queueLength is the number of goroutines that wait for each core, on average, from which on it matters; crowdedLength is that if
 	// other programs have a part of the cores.
 	queueLength, crowdedLength = 1, 3
+	// anyQueue is that from which on it matters whoever waits: a connection waits before its request begins.
+	anyQueue = 4
 	// collectedWeight puts it behind the garbage collector, if that has much of the CPU time.
 	collectedWeight = 0.5
 	// quotaShare is the share of the time in which the quota stopped the program.
@@ -88,6 +90,11 @@ func cpu(f *facts) error {
 		if others {
 			x.Text += fmt.Sprintf(" Other programs had the cores for %s of the time in which goroutines ran.", percent(float64(f.noCore)/float64(ran)))
 		}
+		f.add(x, at)
+	case f.byRequests() && !others && f.runnable+f.noCore >= time.Duration(anyQueue*cores)*f.length:
+		x.Cost, x.Share = f.runnable+f.noCore, min(1, float64(f.runnable+f.noCore)/float64(max(1, f.work)))
+		x.Text = fmt.Sprintf("The cores are the limit: goroutines wait for one for %s, %s of the time that was not idle; %s on average wait for %d cores.",
+			profile.DurationText(x.Cost), percent(x.Share), f.average(x.Cost), cores)
 		f.add(x, at)
 	case others && f.worth(f.noCore, leastShare/2):
 		x.Kind = Others

@@ -452,6 +452,27 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// Connections that wait for a core before their request begins wait for it too.
+func TestQueueBeforeRequests(t *testing.T) {
+	handler := []tachyon.Frame{analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1)}
+	for waiting, want := range map[uint64]string{9: "cpu", 7: ""} {
+		r := analyzetest.Record(t)
+		for at := uint64(10_000); at < 4_000_000; at += 10_000 {
+			for id := range waiting {
+				r.Add(1+id, at, tachyon.GILRequested, analyzetest.Wait("runnable"), analyzetest.Place("bufio.(*Reader).Peek", 148), handler[1])
+			}
+			r.Add(100+at/100_000, at, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place("main.hash", 5)}, handler...)...)
+		}
+		got := ""
+		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 2, CPUs: 2, Duration: 4 * time.Second}) {
+			got += x.Kind
+		}
+		if got != want {
+			t.Errorf("%d wait: %q, want %q", waiting, got, want)
+		}
+	}
+}
+
 // The last goroutine of a WaitGroup is late if it does something, not if it waits for a core.
 func TestStraggler(t *testing.T) {
 	for state, want := range map[string]bool{"running": true, "runnable": false} {
