@@ -87,14 +87,16 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 	c := r.program.funcs.interrupted(x)
 	h := hit{r.owner(t, x, c), rows.Scheduler, debt{nil, tachyon.HasGIL, x.cpu}}
 	if len(c.pcs) > 0 {
+		var first []Frame
 		r.key = append(r.key[:0], "on"...)
+		if x.kernel && strings.HasSuffix(r.program.funcs.at(c.pcs[0]).name, ".Syscall6") {
+			h.status, first = tachyon.Unknown, []Frame{{Func: "[syscall]"}} // as in a program's own profile
+			r.key = append(r.key, "call"...)
+		}
 		for _, pc := range c.pcs {
 			r.key = le.AppendUint64(r.key, pc)
 		}
-		h.stack = r.stack(func() []Frame { return r.program.funcs.frames(c.pcs) })
-		if x.kernel && strings.HasSuffix(r.program.funcs.at(c.pcs[0]).name, ".Syscall6") {
-			h.status = tachyon.Unknown
-		}
+		h.stack = r.stack(func() []Frame { return append(first, r.program.funcs.frames(c.pcs)...) })
 	}
 	switch k := h.k; {
 	case k == nil && c.root == "runtime.goexit":

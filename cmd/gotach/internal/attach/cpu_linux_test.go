@@ -7,8 +7,10 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // entry returns where a function of this program begins.
@@ -61,6 +63,24 @@ func TestInterruptedPrologue(t *testing.T) {
 		x := &interrupt{pc: leaf, sp: 1 << 20, lr: caller, stack: le.AppendUint64(nil, caller), chain: []uint64{first, main, top}}
 		if got := f.interrupted(x).pcs; !slices.Equal(got, want) {
 			t.Errorf("calls %x, want %x", got, want)
+		}
+	}
+}
+
+// CPU time in a system call is shown below the state that the goroutine has meanwhile, as a program's own profile shows it.
+func TestInterruptedCall(t *testing.T) {
+	notEmulated(t)
+	r, _ := scriptedRecorder(t, newScripted(), Options{Interval: time.Millisecond})
+	r.perf = &perf{inKernel: true}
+	r.program.funcs = testenv.Must(Open(os.Getpid())).program.funcs
+	r.byG[theG] = &known{}
+	f := &r.program.funcs
+	for _, kernel := range []bool{true, false} {
+		pc := entry(t, f, "syscall.Syscall6") + 8
+		r.interrupted(&thread{}, &interrupt{cpu: time.Millisecond, sp: 1 << 20, g: theG, pc: pc, chain: []uint64{pc, entry(t, f, "syscall.Syscall") + 8}, kernel: kernel})
+		first, status := r.stacks[string(r.key)].first, r.hits[len(r.hits)-1].status
+		if (first == "[syscall]") != kernel || (status == tachyon.Unknown) != kernel {
+			t.Errorf("in the kernel: %v; below %q, status %v", kernel, first, status)
 		}
 	}
 }
