@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,8 +48,8 @@ file of its own, such as app-worker-4711.tach beside app.tach, and COMMAND may b
 
 A sample has the goroutine's id, state, labels, creator, and its calls with those that were inlined. What runs is seen by perf events of
 the kernel. Where these are not allowed, only the outermost function is known, under [stack not read], and which goroutines had a core
-is guessed, so that the sum is the CPU time of the process; gotach info says so. What waits for a lock, channel or group has which one, of
-programs of Go 1.25 and older which channel; what waits for a connection or file does not.
+is guessed, so that the sum is the CPU time of the process; gotach info says so. What waits for a lock, channel, group, connection or file has
+which one; of Go 1.25 and older these are channels, and of Go 1.21 and later connections and files.
 
 Recording ends after the time of -d, at Ctrl-C, or with the program; in each case the file is finished. Meanwhile other
 commands can read it, and gotach view and gotach top follow it. If ticks would cost more than --budget, there are fewer.
@@ -139,6 +140,7 @@ func (e *env) record(ctx context.Context, p *attach.Process, out string, w *outp
 	o.Rotate.Deleting = func(paths []string) {
 		e.warn(fmt.Errorf("record: %s of programs that were killed are deleted, because there are too many", plural(int64(len(paths)), "unfinished profile")))
 	}
+	runtime.GOMAXPROCS(1) // each tick would wake a second thread too, which finds nothing to do: at 1 kHz that is a third more CPU time
 	r, err := p.Record(ctx, out, o)
 	e.barDone()
 	if err == nil && r.NoPerf != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -139,6 +140,7 @@ func TestMeasureCPU(t *testing.T) {
 // runs takes something from one on another core: caches, memory, the share of a virtual machine. The log has what both cost beside a program that is alone.
 func TestMeasureSlowdown(t *testing.T) {
 	testenv.Night(t, "half a percent needs 20 rounds and an idle machine")
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as gotach record
 	x := start(t, build(t, ""), "move", "one")
 	took := func() (ns float64) {
 		testenv.Must(io.WriteString(x.in, "rounds\n"))
