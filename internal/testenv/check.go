@@ -1,6 +1,11 @@
 package testenv
 
-import "strings"
+import (
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+)
 
 // Must returns v, and panics if there is an error. It is for the steps of a test that have to succeed
 // before there is something to check.
@@ -44,6 +49,41 @@ func NoDiff(t test, what, diff string) {
 	t.Helper()
 	if diff != "" {
 		t.Errorf("%s", strings.TrimSpace(what+" (-want +got):\n"+diff))
+	}
+}
+
+// Same fails the test unless two values are equal.
+func Same[T comparable](t test, what any, got, want T) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%v: %v, want %v", what, got, want)
+	}
+}
+
+// SameList fails the test unless two lists are equal.
+func SameList[T comparable](t test, what any, got, want []T) {
+	if !slices.Equal(got, want) {
+		t.Helper()
+		t.Errorf("%v: %+v, want %+v", what, got, want)
+	}
+}
+
+// Is fails the test unless an error is the one that is wanted.
+func Is(t test, what any, err, want error) {
+	if !errors.Is(err, want) {
+		t.Helper()
+		t.Errorf("%v: error %v, want %v", what, err, want)
+	}
+}
+
+// All yields the values of a sequence and ends the test at an error.
+func All[V any](t test, list iter.Seq2[V, error]) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for v, err := range list {
+			if OK(t, err); !yield(v) {
+				return
+			}
+		}
 	}
 }
 

@@ -38,6 +38,19 @@ func Count[S any, R interface {
 	return n
 }
 
+// Metadata opens a finished file with reader.Open and returns its metadata.
+func Metadata[M any, R interface {
+	io.Closer
+	Unfinished() bool
+	Metadata() (M, error)
+}](t testing.TB, open func(string) (R, error), path string) M {
+	t.Helper()
+	r := Must(open(path))
+	defer r.Close()
+	Same(t, path, r.Unfinished(), false)
+	return Must(r.Metadata())
+}
+
 // Await waits until cond holds, for at most a minute.
 func Await(cond func() bool) {
 	for begin := time.Now(); !cond() && time.Since(begin) < time.Minute; {
