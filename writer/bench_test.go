@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -38,11 +39,12 @@ type tape struct {
 }
 
 func newTape(t testing.TB, name string, l tachyon.Layout) *tape {
-	r := openGolden(t, l, name)
+	r := testenv.Must(reader.Open(goldenPath(l, name)))
 	defer r.Close()
-	p := &tape{o: optionsOf(r), frames: r.Frames()}
-	for s, err := range r.Samples() {
-		testenv.OK(t, err)
+	h := r.Header()
+	p := &tape{frames: r.Frames(), o: Options{Layout: h.Layout, Start: h.Start, Interval: h.Interval,
+		CPython: &CPythonInfo{Version: h.Python, Config: h.Config, Stats: r.Statistics()}}}
+	for s := range testenv.All(t, r.Samples()) {
 		sample := *s
 		sample.Stack = slices.Clone(s.Stack)
 		p.samples = append(p.samples, sample)

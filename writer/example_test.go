@@ -11,10 +11,7 @@ import (
 )
 
 func ExampleCreate() {
-	dir, err := os.MkdirTemp("", "example")
-	if err != nil {
-		log.Fatal(err)
-	}
+	dir, _ := os.MkdirTemp("", "example")
 	defer os.RemoveAll(dir)
 	start := uint64(1_700_000_000_000_000) // Unix time, µs
 	w, err := writer.Create(filepath.Join(dir, "app.tach"), writer.Options{Start: start, Interval: 1000})
@@ -32,32 +29,4 @@ func ExampleCreate() {
 	}
 	fmt.Println(w.Close())
 	// Output: <nil>
-}
-
-func ExampleWriter_Write() {
-	f, err := os.CreateTemp("", "*.tach")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	w, err := writer.New(f, writer.Options{Uncompressed: true})
-	if err != nil {
-		log.Fatal(err)
-	}
-	// Intern each frame once and use its id in all samples.
-	inner := w.Intern(tachyon.Frame{File: "main.go", Func: "main.work", Line: 30})
-	outer := w.Intern(tachyon.Frame{File: "main.go", Func: "main.main", Line: 12})
-	if err := w.Write(&tachyon.Sample{Thread: 1, Time: 1000, Stack: []uint32{inner, outer}}); err != nil {
-		log.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		log.Fatal(err)
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(fi.Size(), "bytes")
-	// Output: 149 bytes
 }

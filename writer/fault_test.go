@@ -2,6 +2,7 @@ package writer
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,14 +23,10 @@ func tryDisk(t *testing.T, d *disk, o Options) (n int, first, closed error) {
 	t.Helper()
 	w := testenv.Must(New(d, o))
 	if n, first = feed(w, 0, several); first != nil {
-		if again := w.Write(&tachyon.Sample{}); !errors.Is(again, first) {
-			t.Fatalf("the first error was %v, a later one is %v", first, again)
-		}
+		testenv.Is(t, "a later sample", w.Write(&tachyon.Sample{}), first)
 	}
 	closed = w.Close()
-	if again := w.Close(); again != closed {
-		t.Fatalf("Close says %v, then %v", closed, again)
-	}
+	testenv.Same(t, "Close again", w.Close(), closed)
 	return n, first, closed
 }
 
@@ -42,18 +39,18 @@ func TestDiskFull(t *testing.T) {
 		if n, first, err := tryDisk(t, whole, o); n != several || first != nil || err != nil {
 			t.Fatal(n, first, err)
 		}
-		tables := len(whole.b) - int(whole.read(t).Header().StringOffset)
+		tables := len(whole.Bytes) - int(whole.read(t).Header().StringOffset)
 		most := uint64(0)
-		for size := 70; size < len(whole.b); size += len(whole.b) / 9 {
+		for size := 70; size < len(whole.Bytes); size += len(whole.Bytes) / 9 {
 			d := &disk{size: size}
 			_, first, err := tryDisk(t, d, o)
 			if first != nil && !errors.Is(first, errDisk) || !errors.Is(err, errDisk) {
-				t.Fatalf("%d of %d bytes: %v, Close says %v", size, len(whole.b), first, err)
+				t.Fatalf("%d of %d bytes: %v, Close says %v", size, len(whole.Bytes), first, err)
 			}
-			if strings.Contains(err.Error(), "the file was finished") != (d.b[0] != 0) {
-				t.Fatalf("%d bytes: %v, but the header starts %x", size, err, d.b[:4])
+			if strings.Contains(err.Error(), "the file was finished") != (d.Bytes[0] != 0) {
+				t.Fatalf("%d bytes: %v, but the header starts %x", size, err, d.Bytes[:4])
 			}
-			if d.b[0] == 0 {
+			if d.Bytes[0] == 0 {
 				if size > tachyon.HeaderSize+len(wire.EndRegion(tachyon.CompressionZstd, tachyon.HeaderSize, false))+tables {
 					t.Errorf("%d bytes: no file though the tables of %d bytes fit", size, tables)
 				}
@@ -73,9 +70,8 @@ func TestDiskFull(t *testing.T) {
 // file is complete.
 func TestEveryWriteFails(t *testing.T) {
 	count := new(disk)
-	if _, _, err := tryDisk(t, count, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := tryDisk(t, count, Options{})
+	testenv.OK(t, err)
 	for fail := 2; fail <= count.writes; fail++ {
 		d := &disk{fail: fail}
 		if _, _, err := tryDisk(t, d, Options{}); !errors.Is(err, errDisk) {
@@ -83,9 +79,7 @@ func TestEveryWriteFails(t *testing.T) {
 		}
 		perThread(t, d.read(t))
 	}
-	if _, err := New(&disk{fail: 1}, Options{}); !errors.Is(err, errDisk) {
-		t.Fatalf("the header's place cannot be written: %v", err)
-	}
+	testenv.Is(t, "the header's place cannot be written", testenv.Err(New(&disk{fail: 1}, Options{})), errDisk)
 }
 
 // New and Create refuse a file that cannot seek, paths where no file can be, and wrong options.
@@ -94,14 +88,10 @@ func TestRefused(t *testing.T) {
 	testenv.OK(t, err)
 	defer r.Close()
 	defer p.Close()
-	if _, err := New(p, Options{}); err == nil || !strings.Contains(err.Error(), "seekable") {
-		t.Fatal(err)
-	}
+	testenv.Fails(t, "a pipe", testenv.Err(New(p, Options{})), "seekable")
 	dir := t.TempDir()
 	for _, path := range []string{filepath.Join(dir, "no", "x.tach"), dir, ""} {
-		if _, err := Create(path, Options{}); err == nil {
-			t.Errorf("Create(%q) succeeds", path)
-		}
+		testenv.Same(t, "an error of "+path, testenv.Err(Create(path, Options{})) != nil, true)
 	}
 	nan := tachyon.Statistics{Rate: 0}
 	nan.Duration = nan.Rate / nan.Rate
@@ -110,9 +100,7 @@ func TestRefused(t *testing.T) {
 		{Layout: tachyon.CPython315, CPython: &CPythonInfo{Config: 6}},
 		{Layout: tachyon.CPython315, CPython: &CPythonInfo{Stats: &nan}},
 	} {
-		if _, err := New(new(disk), o); err == nil {
-			t.Errorf("New accepts %+v", o)
-		}
+		testenv.Fails(t, fmt.Sprintf("%+v", o), testenv.Err(New(new(disk), o)), "tachyon writer: ")
 	}
 }
 
@@ -123,22 +111,16 @@ func TestFrameOutOfRange(t *testing.T) {
 	w := testenv.Must(New(d, Options{}))
 	id := w.Intern(tachyon.Frame{Func: "f"})
 	for _, stack := range [][]uint32{{id, id + 1}, {1 << 31}} {
-		if err := w.Write(&tachyon.Sample{Thread: 1, Stack: stack}); err == nil {
-			t.Errorf("frames %d of a table with 1 frame are accepted", stack)
-		}
+		testenv.Fails(t, "an unknown frame", w.Write(&tachyon.Sample{Thread: 1, Stack: stack}), "but there are 1 frames")
 	}
 	good, bad := tachyon.Sample{Thread: 1, Stack: []uint32{id}}, tachyon.Sample{Thread: 1, Stack: []uint32{id + 1}}
 	testenv.OK(t, w.Write(&good))
 	if n, err := w.WriteBatch([]tachyon.Sample{good, good, bad, good}); n != 2 || err == nil {
 		t.Errorf("%d samples of a batch are accepted, error %v", n, err)
 	}
-	if n, err := w.WriteBatch([]tachyon.Sample{good}); n != 1 || err != nil {
-		t.Errorf("%d samples, %v", n, err)
-	}
+	testenv.Same(t, "accepted", testenv.Must(w.WriteBatch([]tachyon.Sample{good})), 1)
 	testenv.OK(t, w.Close())
-	if n := d.read(t).Header().Samples; n != 4 {
-		t.Errorf("%d samples", n)
-	}
+	testenv.Same(t, "samples", d.read(t).Header().Samples, 4)
 }
 
 // The methods of a closed writer return ErrClosed.
@@ -147,16 +129,14 @@ func TestClosed(t *testing.T) {
 	testenv.OK(t, w.Close())
 	for name, err := range map[string]error{
 		"Write":        w.Write(&tachyon.Sample{}),
-		"WriteBatch":   second(w.WriteBatch([]tachyon.Sample{{}})),
+		"WriteBatch":   testenv.Err(w.WriteBatch([]tachyon.Sample{{}})),
 		"WriteFrames":  w.WriteFrames(&tachyon.Sample{}, []tachyon.Frame{{}}),
 		"WriteRecords": w.WriteRecords(&tachyon.Records{}),
 		"AddMetadata":  w.AddMetadata("x", 1),
 		"Provisional":  w.Provisional("x", 1),
 		"Forget":       w.Forget(1, 0),
 	} {
-		if !errors.Is(err, ErrClosed) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testenv.Is(t, name, err, ErrClosed)
 	}
 	testenv.OK(t, w.Close())
 	w.Intern(tachyon.Frame{Func: "f"}) // has no effect, but must not panic
@@ -165,36 +145,18 @@ func TestClosed(t *testing.T) {
 // A file accepts as many samples as its header can count. Each further sample gives
 // ErrTooManySamples, and Close finishes the file.
 func TestTooManySamples(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.tach")
-	for name, create := range map[string]func(f *os.File) (*Writer, error){
-		"Create": func(*os.File) (*Writer, error) { return Create(path, Options{}) },
-		"New":    func(f *os.File) (*Writer, error) { return New(f, Options{}) },
-	} {
-		f := testenv.Must(os.Create(path))
-		defer f.Close()
-		w, err := create(f)
-		testenv.OK(t, err)
-		w.limit = 4
-		for i := range 6 {
-			err = second(feed(w, i, i+1))
-			if i < 4 && err != nil || i >= 4 && !errors.Is(err, ErrTooManySamples) {
-				t.Errorf("%s: sample %d: %v", name, i, err)
-			}
-		}
-		if err := w.AddMetadata("late", 1); err != nil {
-			t.Errorf("%s: metadata: %v", name, err)
-		}
-		if err := w.Close(); err != nil {
-			t.Errorf("%s: Close: %v", name, err)
-		}
-		if n, finished := holds(t, path); n != 4 || !finished {
-			t.Errorf("%s: %d samples", name, n)
-		}
-		b, err := os.ReadFile(path)
-		if list := (&disk{b: b}).read(t).MetadataObjects(); err != nil || !slices.Contains(list, `{"gotach":"late","late":1}`) {
-			t.Errorf("%s: metadata %q", name, list)
-		}
+	d := new(disk)
+	w := testenv.Must(New(d, Options{}))
+	w.limit = 4
+	testenv.OK(t, testenv.Err(feed(w, 0, 4)))
+	for i := 4; i < 6; i++ {
+		testenv.Is(t, i, testenv.Err(feed(w, i, i+1)), ErrTooManySamples)
 	}
+	testenv.OK(t, errors.Join(w.AddMetadata("late", 1), w.Close()))
+	r := d.read(t)
+	perThread(t, r)
+	testenv.Same(t, "samples", r.Header().Samples, 4)
+	testenv.Same(t, "metadata", r.MetadataObjects()[0], `{"gotach":"late","late":1}`)
 }
 
 // Warning returns ErrCPythonLimit if a CPython315 file is too large for CPython.
@@ -208,13 +170,9 @@ func TestCPythonLimit(t *testing.T) {
 			}
 			feed(w, i, i+1)
 		}
-		if err := w.Warning(); err != want {
-			t.Errorf("%v: Warning says %v", layout, err)
-		}
+		testenv.Same(t, fmt.Sprintf("%v: Warning", layout), w.Warning(), want)
 		testenv.OK(t, w.Close())
-		if err := w.Warning(); err != want {
-			t.Errorf("%v: Warning says %v after Close", layout, err)
-		}
+		testenv.Same(t, fmt.Sprintf("%v: Warning after Close", layout), w.Warning(), want)
 	}
 }
 
@@ -246,4 +204,38 @@ func TestForget(t *testing.T) {
 		}
 		i++
 	}
+}
+
+// The thread that is prefetched is the one that comes lead steps later, also if other
+// threads come in between or are dropped.
+func TestFetchAhead(t *testing.T) {
+	const n = 2 * manyPages * threadPage
+	var s threadSet
+	s.init(0)
+	round := func(skip int) {
+		t.Helper()
+		for id := range n {
+			if skip > 0 && id%skip == 0 {
+				continue
+			}
+			testenv.Same(t, "thread", s.get(uint64(id), 0).id, uint64(id))
+			a := s.last
+			for range s.lead {
+				a = a.next
+			}
+			if a != s.ahead || s.lead > maxLead {
+				t.Fatalf("thread %d: not %d steps ahead", id, s.lead)
+			}
+		}
+	}
+	round(0)
+	testenv.Same(t, "steps ahead of threads seen once", s.lead, 0)
+	round(0)
+	testenv.Same(t, "steps ahead of threads seen twice", s.lead, maxLead)
+	round(7)
+	for id := 0; id < n; id += 100 {
+		s.drop(s.find(uint64(id), 0))
+	}
+	round(7)
+	round(0)
 }

@@ -30,10 +30,10 @@ var faults = []struct {
 	{"disk full, quota used up, I/O error", "the file is made", atCreate(func(string) func() {
 		return failReserve(syscall.ENOSPC, func(int64) bool { return true })
 	})},
-	{"disk full, quota used up, I/O error", "samples are written, once", writeFails(func(writes int) int { return 2 }, true)},
-	{"disk full, quota used up, I/O error", "samples are written, and from then on", writeFails(func(writes int) int { return 2 }, false)},
-	{"disk full, quota used up, I/O error", "the tables are written at the end", writeFails(func(writes int) int { return writes - 1 }, false)},
-	{"disk full, quota used up, I/O error", "the header is written at the end", writeFails(func(writes int) int { return writes }, false)},
+	{"disk full, quota used up, I/O error", "samples are written, once", writeFails(syscall.ENOSPC, func(writes int) int { return 2 }, true)},
+	{"disk full, quota used up, I/O error", "samples are written, and from then on", writeFails(syscall.ENOSPC, func(writes int) int { return 2 }, false)},
+	{"disk full, quota used up, I/O error", "the tables are written at the end", writeFails(syscall.ENOSPC, func(writes int) int { return writes - 1 }, false)},
+	{"disk full, quota used up, I/O error", "the header is written at the end", writeFails(syscall.ENOSPC, func(writes int) int { return writes }, false)},
 	{"disk full, quota used up, I/O error", "the journal has to grow", while(func(path string) func() {
 		return failReserve(syscall.ENOSPC, func(off int64) bool { return off > 0 })
 	})},
@@ -53,7 +53,7 @@ var faults = []struct {
 		return func() { os.Chmod(filepath.Dir(path), 0o700); os.Chmod(path, 0o600) }
 	})},
 	{"the file system is read-only", "the file is made", func(*testing.T, string) string { return readOnlyResult }},
-	{"the file system becomes read-only", "samples are written", writeFailsWith(syscall.EROFS, func(int) int { return 2 }, false)},
+	{"the file system becomes read-only", "samples are written", writeFails(syscall.EROFS, func(int) int { return 2 }, false)},
 	{"the clock is set back or forward", "samples are written", clockJumps},
 	{"no more file descriptors", "the file is made", atCreate(func(string) func() { return noDescriptors() })},
 	{"no more file descriptors", "samples are written", while(func(string) func() { return noDescriptors() })},
@@ -120,12 +120,8 @@ func atCreate(begin func(path string) (end func())) func(*testing.T, string) str
 	}
 }
 
-// writeFails tests a full disk. which returns the number of the first write that fails.
-func writeFails(which func(writes int) int, once bool) func(*testing.T, string) string {
-	return writeFailsWith(syscall.ENOSPC, which, once)
-}
-
-func writeFailsWith(errno error, which func(writes int) int, once bool) func(*testing.T, string) string {
+// writeFails tests an error of the disk. which returns the number of the first write that fails.
+func writeFails(errno error, which func(writes int) int, once bool) func(*testing.T, string) string {
 	return func(t *testing.T, path string) string {
 		w, f := createFaulty(t, path+"0", Options{})
 		feed(w, 0, several)
@@ -151,9 +147,8 @@ func clockJumps(t *testing.T, path string) string {
 // while tests a fault that begins between two samples.
 func while(begin func(path string) (end func()), end ...func(*Writer)) func(*testing.T, string) string {
 	return func(t *testing.T, path string) string {
-		w, err := Create(path, Options{})
-		testenv.OK(t, err)
-		testenv.OK(t, second(feed(w, 0, several/2)))
+		w := testenv.Must(Create(path, Options{}))
+		testenv.OK(t, testenv.Err(feed(w, 0, several/2)))
 		undo := begin(path)
 		for i := range 15_000 { // a new thread and new functions, so that the journal grows
 			if err := w.WriteFrames(&tachyon.Sample{Thread: 1 << 40, Time: 1}, []tachyon.Frame{{Func: fmt.Sprintf("a function with a name of some length %d", i)}}); err != nil {
@@ -164,7 +159,7 @@ func while(begin func(path string) (end func()), end ...func(*Writer)) func(*tes
 			end[0](w)
 			return tell(t, nil, path)
 		}
-		err = w.Close()
+		err := w.Close()
 		if undo != nil {
 			undo()
 		}
@@ -203,7 +198,7 @@ func tell(t *testing.T, err error, path string) string {
 		return said + "; there is no profile"
 	}
 	unfinished := r.Unfinished()
-	testenv.OK(t, second(r.VerifyChecksum()))
+	testenv.OK(t, testenv.Err(r.VerifyChecksum()))
 	r.Close()
 	if !unfinished {
 		if err == nil {
@@ -211,7 +206,7 @@ func tell(t *testing.T, err error, path string) string {
 		}
 		return said + "; the file is complete up to the fault"
 	}
-	testenv.OK(t, second(recovery.Finish(path)))
+	testenv.OK(t, testenv.Err(recovery.Finish(path)))
 	return said + "; `gotach recover` finishes the file with all samples up to the fault"
 }
 
@@ -269,7 +264,6 @@ func TestFaultTable(t *testing.T) {
 		testenv.OK(t, errors.Join(err, os.WriteFile(faultTable, []byte(b.String()+rest), 0o666)))
 	}
 	want := testenv.Must(os.ReadFile(faultTable))
-	if part, _, _ := strings.Cut(string(want), manyFiles); b.String() != part {
-		t.Errorf("the table is now:\n%s", b.String())
-	}
+	part, _, _ := strings.Cut(string(want), manyFiles)
+	testenv.Same(t, "the table", b.String(), part)
 }

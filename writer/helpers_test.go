@@ -21,8 +21,7 @@ var errDisk = errors.New("no space left")
 // A disk is a file in memory with a limited size. A write beyond the limit writes the bytes
 // that fit and returns an error. In addition, a write with a given number can fail.
 type disk struct {
-	b      []byte
-	off    int
+	testenv.File
 	size   int // 0: no limit
 	fail   int // which write fails, counting from 1; 0: none
 	writes int
@@ -34,26 +33,14 @@ func (d *disk) Write(p []byte) (int, error) {
 	if d.writes == d.fail {
 		p, err = p[:len(p)/2], errDisk
 	}
-	if d.size > 0 && d.off+len(p) > d.size {
-		p, err = p[:max(0, d.size-d.off)], errDisk
+	if at := int(testenv.Must(d.Seek(0, io.SeekCurrent))); d.size > 0 && at+len(p) > d.size {
+		p, err = p[:max(0, d.size-at)], errDisk
 	}
-	if end := d.off + len(p); end > len(d.b) {
-		d.b = append(d.b, make([]byte, end-len(d.b))...)
-	}
-	d.off += copy(d.b[d.off:], p)
-	return len(p), err
-}
-
-func (d *disk) Seek(off int64, whence int) (int64, error) {
-	if whence != io.SeekStart {
-		return 0, fmt.Errorf("whence %d", whence)
-	}
-	d.off = int(off)
-	return off, nil
+	return testenv.Must(d.File.Write(p)), err
 }
 
 func (d *disk) Truncate(n int64) error {
-	d.b = d.b[:n]
+	d.Bytes = d.Bytes[:n]
 	return nil
 }
 
@@ -62,16 +49,16 @@ func finished(t testing.TB) []byte {
 	t.Helper()
 	d := &disk{}
 	w := testenv.Must(New(d, Options{}))
-	testenv.OK(t, second(feed(w, 0, 10)))
+	testenv.OK(t, testenv.Err(feed(w, 0, 10)))
 	testenv.OK(t, w.Close())
-	return d.b
+	return d.Bytes
 }
 
 // read opens the file in memory and checks its checksum.
 func (d *disk) read(t testing.TB) *reader.Reader {
 	t.Helper()
-	r := testenv.Must(reader.New(bytes.NewReader(d.b)))
-	testenv.OK(t, second(r.VerifyChecksum()))
+	r := testenv.Must(reader.New(bytes.NewReader(d.Bytes)))
+	testenv.OK(t, testenv.Err(r.VerifyChecksum()))
 	return r
 }
 
@@ -127,13 +114,15 @@ func feed(w *Writer, first, n int) (int, error) {
 // many of each.
 func perThread(t testing.TB, r *reader.Reader) map[uint64]int {
 	t.Helper()
-	seen := map[uint64]int{}
-	for s, err := range r.Samples() {
-		testenv.OK(t, err)
+	seen, frames := map[uint64]int{}, r.Frames()
+	for _, f := range frames {
+		testenv.Same(t, "frame", f, numberedFrames[f.Line]) // so that the lines of a stack tell its frames
+	}
+	for s := range testenv.All(t, r.Samples()) {
 		want, stack := numbered(seen[s.Thread]*7+int(s.Thread)-1, numberedFrames)
 		seen[s.Thread]++
 		if s.Time != want.Time || s.Status != want.Status || s.Interpreter != want.Interpreter ||
-			!slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return r.Frames()[id] == f }) {
+			!slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return frames[id].Line == f.Line }) {
 			t.Fatalf("sample %d of thread %d is %+v, want %+v", seen[s.Thread], s.Thread, *s, want)
 		}
 	}
@@ -145,18 +134,21 @@ func holds(t testing.TB, path string) (n int, finished bool) {
 	t.Helper()
 	r := testenv.Must(reader.Open(path))
 	defer r.Close()
-	testenv.OK(t, second(r.VerifyChecksum()))
+	testenv.OK(t, testenv.Err(r.VerifyChecksum()))
 	seen := perThread(t, r)
 	for _, count := range seen {
 		n += count
 	}
 	for k := range 7 {
-		if got, want := seen[uint64(k+1)], (n-k+6)/7; got != want {
-			t.Fatalf("%d of %d samples are of thread %d, want %d", got, n, k+1, want)
-		}
+		testenv.Same(t, fmt.Sprint("samples of thread ", k+1), seen[uint64(k+1)], (n-k+6)/7)
 	}
 	return n, !r.Unfinished()
 }
 
-// second returns the error of a call with another result.
-func second[T any](_ T, err error) error { return err }
+// keeps fails the test unless a file has the first n samples of the workload, and is finished or not.
+func keeps(t testing.TB, path string, n int, finished bool) {
+	t.Helper()
+	if got, is := holds(t, path); got != n || is != finished {
+		t.Errorf("%s: %d samples, want %d; finished: %v", path, got, n, is)
+	}
+}

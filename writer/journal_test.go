@@ -4,9 +4,10 @@ package writer
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -55,9 +56,7 @@ func TestEveryWriteFailsWithJournal(t *testing.T) {
 		}
 		testenv.OK(t, w.Close())
 		writes := f.writes
-		if n, finished := holds(t, path); n != several || !finished {
-			t.Fatal(n, finished)
-		}
+		keeps(t, path, several, true)
 		errnos := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO}
 		for i := range 2 * writes {
 			fail, once, errno := 1+i/2, i%2 == 0, errnos[i%3]
@@ -70,22 +69,16 @@ func TestEveryWriteFailsWithJournal(t *testing.T) {
 			if err != nil && !errors.Is(err, errno) {
 				t.Fatal(err)
 			}
-			if err := w.Close(); !errors.Is(err, errno) {
-				t.Fatalf("write %d of %d fails with %v: Close says %v", fail, writes, errno, err)
-			}
+			testenv.Is(t, fmt.Sprintf("write %d of %d fails: Close", fail, writes), w.Close(), errno)
 			n, finished := holds(t, path)
 			if n != taken {
 				t.Fatalf("write %d of %d fails (once: %v): %d samples were accepted, the file has %d", fail, writes, once, taken, n)
 			}
 			if !finished {
-				testenv.OK(t, second(recovery.Finish(path)))
-				if n, finished = holds(t, path); n != taken || !finished {
-					t.Fatalf("write %d of %d fails: %d samples were accepted, %d recovered", fail, writes, taken, n)
-				}
+				testenv.OK(t, testenv.Err(recovery.Finish(path)))
+				keeps(t, path, taken, true)
 			}
-			if _, err := os.Stat(path + journal.Suffix); err == nil {
-				t.Fatal("the journal is still there")
-			}
+			testenv.Is(t, "the journal", testenv.Err(os.Stat(path+journal.Suffix)), os.ErrNotExist)
 		}
 	}
 }
@@ -104,20 +97,14 @@ func TestLinks(t *testing.T) {
 			w := testenv.Must(Create(link, Options{}))
 			n := testenv.Must(feed(w, 0, 1000))
 			for _, path := range []string{target, target + journal.Suffix} {
-				if fi, err := os.Stat(path); err != nil || fi.Mode() != 0o600 {
-					t.Errorf("%s: %v, %v", path, fi, err)
-				}
+				testenv.Same(t, path, testenv.Must(os.Stat(path)).Mode(), 0o600)
 			}
 			for _, path := range []string{link, target} {
-				if got, finished := holds(t, path); got != n || finished {
-					t.Errorf("%s: %d samples, want %d", path, got, n)
-				}
+				keeps(t, path, n, false)
 			}
 			abandon(w)
-			testenv.OK(t, second(recovery.Finish(link)))
-			if got, finished := holds(t, target); got != n || !finished {
-				t.Errorf("%d samples, want %d", got, n)
-			}
+			testenv.OK(t, testenv.Err(recovery.Finish(link)))
+			keeps(t, target, n, true)
 		})
 	}
 }
@@ -129,8 +116,7 @@ func TestEveryInstant(t *testing.T) {
 	defer func() { journal.AfterStore = nil }()
 	for _, uncompressed := range []bool{false, true}[:testenv.Brief(1, 2)] {
 		path := filepath.Join(t.TempDir(), "x.tach")
-		w, err := Create(path, Options{Uncompressed: uncompressed})
-		testenv.OK(t, err)
+		w := testenv.Must(Create(path, Options{Uncompressed: uncompressed}))
 		for _, f := range numberedFrames[100:] { // a hundred new frames are enough
 			w.Intern(f)
 		}
@@ -150,21 +136,19 @@ func TestEveryInstant(t *testing.T) {
 			if journal.AfterStore = nil; taken < 50 || full || taken%1501 == 0 {
 				journal.AfterStore = look
 			}
-			testenv.OK(t, second(feed(w, taken, taken+1)))
+			testenv.OK(t, testenv.Err(feed(w, taken, taken+1)))
 			if taken++; journal.AfterStore != nil {
 				look()
 			}
 		}
 		journal.AfterStore = look
-		err = errors.Join(w.Forget(5, 0), w.Close()) // Close writes the repeats of all threads
+		err := errors.Join(w.Forget(5, 0), w.Close()) // Close writes the repeats of all threads
 		journal.AfterStore = nil
 		testenv.OK(t, err)
 		if instants < 100 || flushes == 0 {
 			t.Errorf("%d instants, %d flushes", instants, flushes)
 		}
-		if n, finished := holds(t, path); n != several || !finished {
-			t.Fatalf("%d samples", n)
-		}
+		keeps(t, path, several, true)
 	}
 }
 
@@ -186,42 +170,116 @@ func TestDiscard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "x.tach")
-			var errs [3]error
 			if c.before != nil {
-				errs[0] = c.before(path)
+				testenv.OK(t, c.before(path))
 			}
 			w := testenv.Must(Create(path, Options{Sync: time.Second}))
-			n, err := feed(w, 0, 100)
-			if errs[1] = err; c.during != nil {
-				errs[2] = c.during(path)
+			n := testenv.Must(feed(w, 0, 100))
+			if c.during != nil {
+				testenv.OK(t, c.during(path))
 			}
-			testenv.OK(t, errors.Join(errs[:]...))
 			// If the file was removed or replaced, Discard returns the same error as Close.
-			if err := w.Discard(); (err != nil) != (c.during != nil) {
-				t.Errorf("Discard: %v", err)
+			for range 2 {
+				testenv.Same(t, "an error of Discard", w.Discard() != nil, c.during != nil)
+				testenv.Same(t, "an error of Write", w.Write(&tachyon.Sample{}) != nil, true)
 			}
-			if err := w.Write(&tachyon.Sample{}); err == nil {
-				t.Error("the writer is not closed")
-			}
-			if err := w.Discard(); (err != nil) != (c.during != nil) {
-				t.Errorf("Discard again: %v", err)
-			}
-			files := testenv.Must(os.ReadDir(dir))
-			var left []string
-			for _, f := range files {
-				left = append(left, f.Name())
-			}
-			if !slices.Equal(left, c.left) {
-				t.Errorf("%q is left, not %q", left, c.left)
-			}
-			if b, err := os.ReadFile(path); name == "replaced" && (err != nil || string(b) != "another's") {
-				t.Errorf("the other file is now %q, %v", b, err)
+			testenv.SameList(t, "is left", testenv.Must(fs.Glob(os.DirFS(dir), "*")), c.left)
+			if name == "replaced" {
+				testenv.Same(t, "the other file", string(testenv.Must(os.ReadFile(path))), "another's")
 			}
 			if name == "a file" {
-				if got, finished := holds(t, path); got != n || !finished {
-					t.Errorf("%d samples of %d", got, n)
-				}
+				keeps(t, path, n, true)
 			}
 		})
+	}
+}
+
+// Create does not change a file that is no profile, also not behind a link, and leaves no journal beside it.
+func TestNotProfile(t *testing.T) {
+	whole := finished(t)
+	for name, b := range map[string][]byte{
+		"text":             []byte("precious, and longer than the header of a profile is; nobody has a copy of it."),
+		"a few bytes":      {1},
+		"a cut header":     whole[:tachyon.HeaderSize-1],
+		"a disk's image":   make([]byte, 4096),
+		"one zero byte":    {0},
+		"another's header": append([]byte("TACH"), make([]byte, 4096)...)[1:],
+	} {
+		for _, link := range []bool{false, true} {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "x.tach")
+			file := path
+			if link {
+				file = filepath.Join(dir, "precious")
+				testenv.OK(t, os.Symlink("precious", path))
+			}
+			testenv.OK(t, os.WriteFile(file, b, 0o600))
+			testenv.Is(t, fmt.Sprintf("%s, link %v", name, link), testenv.Err(Create(path, Options{})), ErrNotProfile)
+			testenv.Same(t, name, string(testenv.Must(os.ReadFile(file))), string(b))
+			testenv.Same(t, name, len(testenv.Must(filepath.Glob(filepath.Join(dir, "*.journal")))), 0)
+		}
+	}
+}
+
+// Create overwrites what can hold nothing: a finished profile, an empty file, and an unfinished profile whose journal is missing.
+func TestOverwritten(t *testing.T) {
+	whole := finished(t)
+	for name, b := range map[string][]byte{
+		"finished":             whole,
+		"empty":                nil,
+		"without journal":      append(make([]byte, tachyon.HeaderSize), whole[tachyon.HeaderSize:]...),
+		"empty, no journal":    make([]byte, tachyon.HeaderSize),
+		"of the other layout":  append([]byte{0x48, 0x43, 0x41, 0x54, 1}, make([]byte, 100)...),
+		"of a big-endian host": append([]byte("TACH\x00\x00\x00\x01"), make([]byte, 100)...),
+	} {
+		path := filepath.Join(t.TempDir(), "x.tach")
+		testenv.OK(t, os.WriteFile(path, b, 0o600))
+		w := testenv.Must(Create(path, Options{}))
+		testenv.OK(t, w.Close())
+		if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); err != nil || len(left) != 1 || w.Kept() != "" {
+			t.Errorf("%s: %q is left, kept is %q", name, left, w.Kept())
+		}
+	}
+}
+
+// A program that is killed and starts again does not overwrite its unfinished profile, whichever way it names the file, and takes
+// nothing from a writer that runs.
+func TestKept(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "x.tach"), filepath.Join(dir, "link.tach")
+	testenv.OK(t, errors.Join(os.Symlink("x.tach", link), os.WriteFile(filepath.Join(dir, "x.7.tach"), finished(t), 0o600)))
+	for run := range 5 {
+		w := testenv.Must(Create([]string{path, link}[run%2], Options{}))
+		testenv.OK(t, testenv.Err(feed(w, 0, 1000+run)))
+		want := ""
+		if run > 0 {
+			want = fmt.Sprintf("%s/x.%d.tach", dir, run+7)
+			keeps(t, want, 1000+run-1, false)
+		}
+		testenv.Same(t, run, w.Kept(), want)
+		testenv.Is(t, "beside a writer that runs", testenv.Err(Create(path, Options{})), ErrBusy)
+		abandon(w)
+	}
+}
+
+// A kill while an unfinished profile gets its new name loses nothing: the journal has both names then.
+func TestKilledInKeep(t *testing.T) {
+	for _, c := range map[string]struct {
+		done func(path, to string) error // what was done before the kill
+		left string
+	}{
+		"the journal has both names": {func(path, to string) error { return os.Link(path+journal.Suffix, to+journal.Suffix) }, "x.2.tach"},
+		"the profile was moved": {func(path, to string) error {
+			return errors.Join(os.Link(path+journal.Suffix, to+journal.Suffix), os.Rename(path, to))
+		}, "x.1.tach"},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "x.tach")
+		w := testenv.Must(Create(path, Options{}))
+		testenv.OK(t, testenv.Err(feed(w, 0, 1000)))
+		abandon(w)
+		testenv.OK(t, c.done(path, filepath.Join(dir, "x.1.tach")))
+		testenv.OK(t, testenv.Must(Create(path, Options{})).Close())
+		keeps(t, filepath.Join(dir, c.left), 1000, false)
 	}
 }

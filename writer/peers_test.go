@@ -3,7 +3,6 @@
 package writer
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -22,12 +21,8 @@ func TestPeerForeignLink(t *testing.T) {
 	if err := os.Lchown(link, 12345, -1); err != nil {
 		testenv.Skip(t, "no another user's link: only root may make one: "+err.Error())
 	}
-	if _, err := Create(link, Options{}); err == nil {
-		t.Error("another user's link is followed")
-	}
-	if b, err := os.ReadFile(target); !bytes.Equal(b, precious) {
-		t.Errorf("the target is now %q, %v", b, err)
-	}
+	testenv.Fails(t, "another user's link", testenv.Err(Create(link, Options{})), "is not followed")
+	testenv.SameList(t, "the target", testenv.Must(os.ReadFile(target)), precious)
 }
 
 // Create leaves nothing on a disk that has no room for the header.
@@ -35,12 +30,8 @@ func TestPeerNoRoomForHeader(t *testing.T) {
 	dir := testenv.Disk(t, "4k")
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "all"), make([]byte, 4096), 0o600))
 	path := filepath.Join(dir, "x.tach")
-	if _, err := Create(path, Options{NoJournal: true}); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("Create: %v", err)
-	}
-	if fi, err := os.Lstat(path); err == nil {
-		t.Errorf("a file of %d bytes is left", fi.Size())
-	}
+	testenv.Is(t, "Create", testenv.Err(Create(path, Options{NoJournal: true})), syscall.ENOSPC)
+	testenv.Is(t, "the file", testenv.Err(os.Lstat(path)), os.ErrNotExist)
 }
 
 // The row of docs/faults.md with a file system that is read-only when the file is made is true.
@@ -51,7 +42,5 @@ func TestPeerReadOnly(t *testing.T) {
 	}
 	defer syscall.Unmount(dir, 0)
 	nothing := func(string) (end func()) { return nil }
-	if got := atCreate(nothing)(t, filepath.Join(dir, "x.tach")); got != readOnlyResult {
-		t.Errorf("%s, want %s", got, readOnlyResult)
-	}
+	testenv.Same(t, "result", atCreate(nothing)(t, filepath.Join(dir, "x.tach")), readOnlyResult)
 }

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,7 +11,9 @@ import (
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
+	"github.com/klauspost/compress/zstd"
 	"pgregory.net/rapid"
 )
 
@@ -29,8 +32,7 @@ type threadID struct {
 // contents returns the samples of each thread, in order.
 func contents(t *rapid.T, r *reader.Reader) map[threadID][]told {
 	got := map[threadID][]told{}
-	for s, err := range r.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, r.Samples()) {
 		var stack []tachyon.Frame
 		for _, id := range s.Stack {
 			stack = append(stack, r.Frames()[id])
@@ -104,9 +106,7 @@ func writeThenRead(t *rapid.T) {
 	if h := r.Header(); h.Start != o.Start || h.Interval != o.Interval || h.Layout != o.Layout || int(h.Threads) != len(want) {
 		t.Fatalf("header %+v of options %+v", h, o)
 	}
-	if present, err := r.VerifyChecksum(); present != (meta > 0) || err != nil {
-		t.Fatalf("checksum: %t, %v", present, err)
-	}
+	testenv.Same(t, "a checksum", testenv.Must(r.VerifyChecksum()), meta > 0)
 	if got := r.MetadataObjects(); meta > 0 && len(got) != meta+1 {
 		t.Fatalf("%d metadata objects, want %d and a checksum", len(got), meta)
 	}
@@ -150,3 +150,65 @@ func asStored(stack []tachyon.Frame, l tachyon.Layout) []tachyon.Frame {
 func TestWriteThenRead(t *testing.T) { rapid.Check(t, writeThenRead) }
 
 func FuzzWriteThenRead(f *testing.F) { f.Fuzz(rapid.MakeFuzz(writeThenRead)) }
+
+var folders = map[tachyon.Layout]string{tachyon.CPython315: "cpython-3.15", tachyon.Document: "document-v2"}
+
+func goldenPath(l tachyon.Layout, name string) string {
+	return filepath.Join("../testdata/tachyon", folders[l], name+".zstd.bin")
+}
+
+// unpack returns the bytes that a compressed file would have without compression.
+func unpack(t testing.TB, b []byte) []byte {
+	t.Helper()
+	h := testenv.Must(wire.DecodeHeader(b))
+	if h.Compression == tachyon.CompressionNone {
+		return b
+	}
+	zr := testenv.Must(zstd.NewReader(nil))
+	defer zr.Close()
+	region := testenv.Must(zr.DecodeAll(b[tachyon.HeaderSize:h.StringOffset], nil))
+	rest := b[h.StringOffset : len(b)-tachyon.FooterSize]
+	foot := wire.DecodeFooter(b[len(b)-tachyon.FooterSize:], wire.Order(&h))
+	by := tachyon.HeaderSize + uint64(len(region)) - h.StringOffset // may wrap
+	h.Compression = tachyon.CompressionNone
+	h.StringOffset, h.FrameOffset, foot.Size = h.StringOffset+by, h.FrameOffset+by, foot.Size+by
+	hb, fb := wire.EncodeHeader(&h), wire.EncodeFooter(&foot)
+	return bytes.Join([][]byte{hb[:], region, rest, fb[:]}, nil)
+}
+
+// From the samples of CPython's files, as ids and as frames, the writer makes the same bytes as CPython
+// before compression, and about the same size after it. The file big fills several buffers. (The file
+// rle is left out: the order in which CPython got its samples cannot be seen in it.)
+func TestGoldens(t *testing.T) {
+	testenv.Again(t)
+	for layout, folder := range folders {
+		for _, name := range []string{"big", "deep", "empty", "emptystack", "interp", "meta", "none", "tiny", "unicode"} {
+			packed := testenv.Must(os.ReadFile(goldenPath(layout, name)))
+			want, p := unpack(t, packed), newTape(t, name, layout)
+			for _, i := range []int{0, 3, 1, 2}[:testenv.Brief(2, 4)] {
+				if name == "big" && i != map[tachyon.Layout]int{tachyon.Document: 3}[layout] {
+					continue // it takes long: once in each layout
+				}
+				var f disk
+				p.next, p.o.Uncompressed = 0, i&1 == 1
+				w := testenv.Must(New(&f, p.o))
+				p.play(t, w, i&2 == 2, len(p.samples))
+				testenv.OK(t, w.Close())
+				if got := unpack(t, f.Bytes); !bytes.Equal(got, want) {
+					t.Errorf("%s/%s, way %d: %d other bytes, want %d", folder, name, i, len(got), len(want))
+				}
+				// CPython's zstd takes 5.14 bytes for a sample of big.
+				if n := len(f.Bytes); !p.o.Uncompressed && (n*100 > len(packed)*108 || name == "big" && n*100 > 545*len(p.samples)) {
+					t.Errorf("%s: %d bytes compressed, CPython %d", name, n, len(packed))
+				}
+			}
+		}
+	}
+}
+
+// Without a CPythonInfo, CPython's layout says that the profile is of wall-clock time.
+func TestConfig(t *testing.T) {
+	var f testenv.File
+	w := testenv.Must(New(&f, Options{Layout: tachyon.CPython315}))
+	testenv.Same(t, "mode", testenv.Finish(t, &f, w, reader.New).Header().Config, 1)
+}

@@ -43,9 +43,7 @@ func metadata(t *testing.T, path string) *tachyon.Metadata {
 	t.Helper()
 	r := testenv.Must(reader.Open(path))
 	defer r.Close()
-	if present, err := r.VerifyChecksum(); !present || err != nil {
-		t.Fatalf("checksum: %t, %v", present, err)
-	}
+	testenv.Same(t, "a checksum", testenv.Must(r.VerifyChecksum()), true)
 	return testenv.Must(r.Metadata())
 }
 
@@ -107,9 +105,8 @@ func TestEveryInstantOfRecords(t *testing.T) {
 		if instants < 60 || blocks < 3 {
 			t.Errorf("%d instants, %d full blocks", instants, blocks)
 		}
-		if n, _ := goroutinesIn(t, path); n != goroutines {
-			t.Fatalf("%d goroutines", n)
-		}
+		n, _ := goroutinesIn(t, path)
+		testenv.Same(t, "goroutines", n, goroutines)
 	}
 }
 
@@ -122,25 +119,22 @@ func TestRecordsOnFullDisk(t *testing.T) {
 	for ; err == nil && n < 1_000_000; n++ {
 		err = addGoroutine(w, n)
 	}
-	if !errors.Is(err, full) {
-		t.Fatal(err)
-	}
+	testenv.Is(t, "the disk is full", err, full)
 	for range 1000 { // such as at the end of a session
 		testenv.OK(t, addGoroutine(w, n))
 		n++
 	}
-	if err := w.Close(); !errors.Is(err, full) {
-		t.Fatal(err)
-	}
-	if got, _ := goroutinesIn(t, path); got != n {
-		t.Errorf("%d of %d goroutines", got, n)
-	}
+	testenv.Is(t, "Close", w.Close(), full)
+	got, _ := goroutinesIn(t, path)
+	testenv.Same(t, "goroutines", got, n)
 }
 
 // A truncated journal costs what is in it, not the program: neither a batch of samples nor records
 // end it by a memory fault.
 func TestTruncatedJournal(t *testing.T) {
-	write := func(w *Writer) error { return second(w.WriteBatch([]tachyon.Sample{{Thread: 1, Stack: []uint32{0}}})) }
+	write := func(w *Writer) error {
+		return testenv.Err(w.WriteBatch([]tachyon.Sample{{Thread: 1, Stack: []uint32{0}}}))
+	}
 	for name, use := range map[string]func(*Writer) error{"samples": write, "records": func(w *Writer) error { return addGoroutine(w, 0) }} {
 		w, path := createRecords(t, Options{})
 		w.Intern(tachyon.Frame{Func: "f"})
@@ -149,15 +143,9 @@ func TestTruncatedJournal(t *testing.T) {
 			testenv.OK(t, addGoroutine(w, i))
 		}
 		testenv.OK(t, os.Truncate(path+journal.Suffix, 0))
-		if err := use(w); !errors.Is(err, errTruncated) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := write(w); !errors.Is(err, errTruncated) {
-			t.Errorf("%s, then a sample: %v", name, err)
-		}
-		if err := w.Close(); !errors.Is(err, errTruncated) {
-			t.Errorf("%s: Close: %v", name, err)
-		}
+		testenv.Is(t, name, use(w), errTruncated)
+		testenv.Is(t, name+", then a sample", write(w), errTruncated)
+		testenv.Is(t, name+": Close", w.Close(), errTruncated)
 		metadata(t, path)
 	}
 }

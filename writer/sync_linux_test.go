@@ -28,7 +28,7 @@ func TestMachineCrash(t *testing.T) {
 		for n := 3500; n <= 9000; n += 2500 {
 			// Write at the speed of the disk; a profiled program is much slower.
 			for ; last < n; last += 250 {
-				testenv.OK(t, second(feed(w, last, last+250)))
+				testenv.OK(t, testenv.Err(feed(w, last, last+250)))
 				testenv.Await(func() bool { return !w.sync.busy.Load() })
 			}
 			// A sample 100 ms (1000 samples) or more after the last point begins the next
@@ -36,9 +36,7 @@ func TestMachineCrash(t *testing.T) {
 			file, _ := os.ReadFile(path)
 			j := testenv.Must(os.ReadFile(path + journal.Suffix))
 			booted := bytes.Replace(j, boot, bytes.Repeat([]byte("0"), len(boot)), 1)
-			if bytes.Equal(booted, j) {
-				t.Fatal("the journal has no boot ID")
-			}
+			testenv.Same(t, "the journal has a boot ID", bytes.Equal(booted, j), false)
 			crashed := filepath.Join(t.TempDir(), "y.tach")
 			testenv.OK(t, errors.Join(os.WriteFile(crashed, file, 0o600), os.WriteFile(crashed+journal.Suffix, booted, 0o600)))
 			st := testenv.Must(journal.Load(crashed))
@@ -50,16 +48,14 @@ func TestMachineCrash(t *testing.T) {
 			}
 			file = append(file[:st.Point.Offset], "what was on the disk before"...)
 			testenv.OK(t, errors.Join(os.WriteFile(crashed, file, 0o600), os.WriteFile(crashed+journal.Suffix, booted, 0o600)))
-			testenv.OK(t, second(recovery.Finish(crashed)))
+			testenv.OK(t, testenv.Err(recovery.Finish(crashed)))
 			got, finished := holds(t, crashed)
 			if !finished || got < n-2000 || got > n {
 				t.Errorf("%d of %d samples after a crash", got, n)
 			}
 		}
 		testenv.OK(t, w.Close())
-		if n, finished := holds(t, path); n != last || !finished {
-			t.Errorf("%d of %d samples", n, last)
-		}
+		keeps(t, path, last, true)
 	}
 }
 
@@ -71,7 +67,7 @@ func TestSyncFails(t *testing.T) {
 	testenv.OK(t, errors.Join(err, closed.Close()))
 	w.sync.file = closed
 	for last := 0; err == nil && last < 1_000_000; last += 250 {
-		err = second(feed(w, last, last+250))
+		err = testenv.Err(feed(w, last, last+250))
 		testenv.Await(func() bool { return !w.sync.busy.Load() })
 	}
 	if !errors.Is(err, os.ErrClosed) || !errors.Is(w.Close(), os.ErrClosed) {
