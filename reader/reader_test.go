@@ -20,8 +20,7 @@ func TestSamples(t *testing.T) {
 		p := testenv.Must(Open(paths...))
 		end := map[uint64]time.Time{}
 		var samples, same, labelled, cpu int
-		for s, err := range p.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, p.Samples()) {
 			if len(s.Stack()) == 0 {
 				t.Fatalf("%v: no stack in %+v", names, s)
 			}
@@ -45,9 +44,7 @@ func TestSamples(t *testing.T) {
 			}
 			if s.Label("worker") != "" {
 				labelled++
-				if s.Labels()["worker"] != s.Label("worker") {
-					t.Errorf("%v: labels %v", names, s.Labels())
-				}
+				testenv.Same(t, "label", s.Labels()["worker"], s.Label("worker"))
 			}
 			if s.CPU() > 0 && s.Waits || s.Same && !s.Waits {
 				t.Errorf("%v: a sample on CPU waits: %+v", names, s)

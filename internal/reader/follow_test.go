@@ -122,13 +122,10 @@ func follow(t *testing.T, uncompressed, atOnce bool) {
 	}
 	testenv.OK(t, w.Close())
 	testenv.OK(t, f.Poll(news))
-	if !f.Finished() {
-		t.Error("not finished")
-	}
+	testenv.Same(t, "finished", f.Finished(), true)
 	want := map[reader.Thread][]string{}
 	whole := open(t, path)
-	for s, err := range whole.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, whole.Samples()) {
 		k := reader.Thread{ID: s.Thread, Interpreter: s.Interpreter}
 		want[k] = append(want[k], text(s.Time, s.Status, s.Stack, whole.Frames()))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -45,8 +46,7 @@ func dump(t testing.TB, w io.Writer, r *reader.Reader) {
 		frames[i] = fmt.Sprintf("[%s,%s,%d]", text(f.File), text(f.Func), f.Line)
 	}
 	b := bufio.NewWriter(w)
-	for s, err := range r.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, r.Samples()) {
 		fmt.Fprintf(b, `{"thread_id":%d,"interpreter_id":%d,"timestamp":%d,"status":%d,"frames":[`, s.Thread, s.Interpreter, s.Time, s.Status)
 		for i, id := range s.Stack {
 			if i > 0 {
@@ -59,20 +59,14 @@ func dump(t testing.TB, w io.Writer, r *reader.Reader) {
 	testenv.OK(t, b.Flush())
 }
 
-// same compares the dump of a file with the expected one and shows the first line that differs.
+// same compares the dump of a file with the expected one.
 func same(t *testing.T, r *reader.Reader, want []byte) {
 	t.Helper()
 	var b bytes.Buffer
 	dump(t, &b, r)
-	if bytes.Equal(b.Bytes(), want) {
-		return
+	if !bytes.Equal(b.Bytes(), want) {
+		testenv.NoDiff(t, "samples", cmp.Diff(strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")))
 	}
-	g, w := strings.SplitAfter(b.String(), "\n"), strings.SplitAfter(string(want), "\n")
-	i := 0
-	for i < min(len(g), len(w))-1 && g[i] == w[i] {
-		i++
-	}
-	t.Fatalf("%d lines, want %d; line %d:\n got %s\nwant %s", len(g), len(w), i+1, g[i], w[i])
 }
 
 // A workload is the input of a golden file.
@@ -133,9 +127,7 @@ func checkRest(t *testing.T, r *reader.Reader, w *workload) {
 	if m, err := r.Metadata(); err != nil || m.Session != nil || m.Checksum != nil || len(r.MetadataObjects()) > 0 {
 		t.Errorf("Metadata of a file without metadata: %+v, %v", m, err)
 	}
-	if present, err := r.VerifyChecksum(); present || err != nil {
-		t.Errorf("VerifyChecksum of a file without a checksum: %t, %v", present, err)
-	}
+	testenv.Same(t, "a checksum", testenv.Must(r.VerifyChecksum()), false)
 	if h.Layout == tachyon.Document {
 		return
 	}
@@ -160,9 +152,7 @@ func checkRest(t *testing.T, r *reader.Reader, w *workload) {
 	if s := r.Statistics(); s != nil {
 		stats = []float64{s.Duration, s.Rate, *s.ErrorRate, *s.Missed}
 	}
-	if !slices.Equal(stats, w.Stats) {
-		t.Errorf("statistics %v, want %v", stats, w.Stats)
-	}
+	testenv.SameList(t, "statistics", stats, w.Stats)
 }
 
 // TestBig reads 200,000 samples in both layouts. Their checksum is that of the samples that CPython
@@ -177,8 +167,7 @@ func TestBig(t *testing.T) {
 		}
 		sum := crc32.NewIEEE()
 		var b []byte
-		for s, err := range r.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, r.Samples()) {
 			b = b[:0]
 			for _, v := range []uint64{s.Thread, uint64(s.Interpreter), s.Time, uint64(s.Status), uint64(len(s.Stack))} {
 				b = binary.LittleEndian.AppendUint64(b, v)
@@ -188,8 +177,32 @@ func TestBig(t *testing.T) {
 			}
 			sum.Write(b)
 		}
-		if got, want := sum.Sum32(), uint32(0xe44ff920); got != want {
-			t.Errorf("%s: checksum %#x, want %#x", folder, got, want)
-		}
+		testenv.Same(t, folder, sum.Sum32(), uint32(0xe44ff920))
+	}
+}
+
+// BenchmarkBig reads 200,000 samples of 5 threads, 38.5 frames deep on
+// average, compressed with zstd. CPython's own reader does 488,000 a second.
+func BenchmarkBig(b *testing.B) {
+	for _, folder := range []string{"document-v2", "cpython-3.15"} {
+		b.Run(folder, func(b *testing.B) {
+			r := open(b, filepath.Join(testdata, folder, "big.zstd.bin"))
+			b.ReportAllocs()
+			samples, sum := 0, 0
+			for b.Loop() {
+				for s, err := range r.Samples() {
+					if err != nil { // OK would take longer than the sample
+						b.Fatal(err)
+					}
+					samples++
+					sum += len(s.Stack)
+				}
+			}
+			if sum == 0 {
+				b.Fatal("no frames")
+			}
+			b.ReportMetric(float64(samples)/b.Elapsed().Seconds(), "samples/s")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(samples), "ns/sample")
+		})
 	}
 }

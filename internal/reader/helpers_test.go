@@ -96,15 +96,10 @@ func (b *builder) record(thread uint64, interpreter uint32, encoding wire.Encodi
 }
 
 // compress makes a zstd frame of the data.
-func (b *builder) compress(t testing.TB) {
-	t.Helper()
-	b.data, b.zstd = compress(t, b.data), true
-}
+func (b *builder) compress() { b.data, b.zstd = compress(b.data), true }
 
-func compress(t testing.TB, data []byte) []byte {
-	t.Helper()
-	z := testenv.Must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)))
-	return z.EncodeAll(data, nil)
+func compress(data []byte) []byte {
+	return testenv.Must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))).EncodeAll(data, nil)
 }
 
 func (b *builder) bytes() []byte {
@@ -132,27 +127,20 @@ func (b *builder) bytes() []byte {
 	strings := uint64(tachyon.HeaderSize + len(b.data))
 	out := o.AppendUint32(nil, tachyon.Magic)
 	if b.layout == tachyon.CPython315 {
-		out = o.AppendUint32(out, 1)
-		out = append(out, 3, 15, 2, 0)
-		out = o.AppendUint64(out, 1000)
-		out = o.AppendUint64(out, 10)
-		out = o.AppendUint64(out, b.samples)
-		out = o.AppendUint32(out, b.threads)
-		out = o.AppendUint64(out, strings)
-		out = o.AppendUint64(out, strings+uint64(stringSize))
-		out = o.AppendUint32(out, compression)
-		out = o.AppendUint32(out, 0)
+		out = append(o.AppendUint32(out, 1), 3, 15, 2, 0)
 	} else {
 		out = o.AppendUint32(out, 2)
-		out = o.AppendUint64(out, 1000)
-		out = o.AppendUint64(out, 10)
-		out = o.AppendUint32(out, uint32(b.samples))
-		out = o.AppendUint32(out, b.threads)
-		out = o.AppendUint64(out, strings)
-		out = o.AppendUint64(out, strings+uint64(stringSize))
-		out = o.AppendUint32(out, compression)
-		out = append(out, make([]byte, 12)...)
 	}
+	out = o.AppendUint64(o.AppendUint64(out, 1000), 10) // start and interval
+	if b.layout == tachyon.CPython315 {
+		out = o.AppendUint64(out, b.samples)
+	} else {
+		out = o.AppendUint32(out, uint32(b.samples))
+	}
+	out = o.AppendUint32(out, b.threads)
+	out = o.AppendUint64(o.AppendUint64(out, strings), strings+uint64(stringSize))
+	out = o.AppendUint32(out, compression)
+	out = append(out, make([]byte, tachyon.HeaderSize-len(out))...)
 	out = append(append(out, b.data...), tables...)
 	size := uint64(len(out) + tachyon.FooterSize)
 	out = o.AppendUint32(out, uint32(len(b.strings)))

@@ -3,24 +3,27 @@ package reader_test
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
+	"github.com/klauspost/compress/zstd"
 )
 
 // memoryBound returns the most bytes that reading a file of a size may allocate, with
 // garbage: decompression with two windows of 8 MiB and its blocks, the budget of the
 // threads, and the tables.
-func memoryBound(size int) uint64 { return 64<<20 + 300*uint64(size) }
+func memoryBound(size int) int { return 64<<20 + 300*size }
 
 // TestHostile reads files that were made to exhaust a reader's memory or time. Each causes
 // an error, and the memory is limited by the file's size.
@@ -76,7 +79,7 @@ func TestHostile(t *testing.T) {
 			b.data[12] = wire.Full
 			b.data[13] = 1
 			copy(b.data[15:], "\xff\xff\x3f") // depth 1<<20 - 1
-			b.compress(t)
+			b.compress()
 		}), "the decompressed samples: "},
 		{"bomb of stacks", one(func(b *builder) {
 			b.samples, b.threads = 100, 100
@@ -85,7 +88,7 @@ func TestHostile(t *testing.T) {
 				b.record(uint64(i), 0, wire.Full, 1, 0, 1<<20)
 				b.data = append(b.data, zeros...)
 			}
-			b.compress(t)
+			b.compress()
 		}), "need more memory than the limit for a file of this size"},
 		{"bomb of threads", one(func(b *builder) {
 			// A thread takes 16 bytes in memory and 3 in the file.
@@ -93,9 +96,9 @@ func TestHostile(t *testing.T) {
 			for i := range 1 << 18 {
 				b.record(uint64(i), uint32(i&7), wire.Full, 1, 0, 0)
 			}
-			b.compress(t)
+			b.compress()
 		}), "the file has 262144 samples"},
-		{"bomb of nothing", one(func(b *builder) { b.data = make([]byte, 8<<20); b.compress(t) }), "more than 65536 records without a sample"},
+		{"bomb of nothing", one(func(b *builder) { b.data = make([]byte, 8<<20); b.compress() }), "more than 65536 records without a sample"},
 		{"window", one(func(b *builder) {
 			var out bytes.Buffer
 			z := testenv.Must(zstd.NewWriter(&out, zstd.WithWindowSize(64<<20), zstd.WithEncoderConcurrency(1)))
@@ -107,11 +110,8 @@ func TestHostile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			data := c.file.bytes()
 			var err error
-			n := testenv.Allocated(func() { _, err = readBytes(data) })
+			testenv.Bounded(t, memoryBound(len(data)), func() { _, err = readBytes(data) })
 			check(t, err, "", c.want)
-			if bound := memoryBound(len(data)); n > bound {
-				t.Errorf("%d bytes allocated for a file of %d, want at most %d", n, len(data), bound)
-			}
 		})
 	}
 }
@@ -146,7 +146,7 @@ func TestZstdFrames(t *testing.T) {
 	z.Write(data)
 	z.Flush()
 	z.Close()
-	whole := compress(t, data)
+	whole := compress(data)
 	for _, c := range []struct {
 		name   string
 		region []byte
@@ -154,8 +154,8 @@ func TestZstdFrames(t *testing.T) {
 	}{
 		{"one", whole, ""},
 		{"with content checksum", streamed.Bytes(), ""},
-		{"two", join(compress(t, data[:9]), compress(t, data[9:])), ""},
-		{"many", join(compress(t, data[:3]), compress(t, nil), compress(t, data[3:20]), compress(t, data[20:])), ""},
+		{"two", join(compress(data[:9]), compress(data[9:])), ""},
+		{"many", join(compress(data[:3]), compress(nil), compress(data[3:20]), compress(data[20:])), ""},
 		{"skippable first", join(skippable, whole), "offset 64: not a zstd frame"},
 		{"skippable last", join(whole, skippable), "not a zstd frame"},
 		{"a byte of junk", join(whole, []byte{0}), "truncated zstd data"},
@@ -189,15 +189,10 @@ func TestSparse(t *testing.T) {
 	testenv.OK(t, err)
 	defer f.Close()
 	for at, v := range map[int64]uint64{40: size - tachyon.FooterSize, size - tachyon.FooterSize + 8: size} { // frame table, file size
-		if _, err := f.WriteAt(binary.LittleEndian.AppendUint64(nil, v), at); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, testenv.Err(f.WriteAt(binary.LittleEndian.AppendUint64(nil, v), at)))
 	}
 	_, err = reader.Open(path)
-	var format *reader.FormatError
-	if !errors.As(err, &format) || !strings.Contains(err.Error(), "bytes are larger than the limit of") {
-		t.Error(err)
-	}
+	check(t, err, path, "bytes are larger than the limit of")
 }
 
 // FuzzReader reads arbitrary bytes. The Reader must not panic, its memory must stay within
@@ -212,10 +207,7 @@ func FuzzReader(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		n := testenv.Allocated(func() { fuzzRead(t, b) })
-		if bound := memoryBound(len(b)); n > bound {
-			t.Errorf("%d bytes allocated for a file of %d, want at most %d", n, len(b), bound)
-		}
+		testenv.Bounded(t, memoryBound(len(b)), func() { fuzzRead(t, b) })
 	})
 }
 
@@ -254,5 +246,55 @@ func fuzzRead(t *testing.T, b []byte) {
 	h := r.Header()
 	if n != h.Samples || len(threads) < 1000 && uint64(len(threads)) > uint64(h.Threads) {
 		t.Fatalf("%d samples of %d threads, but no error with the header %+v", n, len(threads), h)
+	}
+}
+
+// FuzzMetadata puts arbitrary text in place of metadata and calls all its users.
+func FuzzMetadata(f *testing.F) {
+	f.Add(`{"gotach":"session","program":"p","goos":"linux","pid":1,"start":"2026-01-02T03:04:05Z","duration_ns":1000,"source":"native","vcs":{"vcs.revision":"x"}}`,
+		`{"gotach":"goroutines","goroutines":[{"id":1,"created_by":"main.main","created_at":"m.go:3","first_us":1,"last_us":9,"labels":[{"from_us":2,"labels":{"k":"v"}},{"from_us":3,"labels":{}}]}]}`)
+	f.Add(`{"gotach":"pcs","text_start":4096,"text_size":100,"pcs":[{"a":4100,"c":1,"w":2,"ct":10,"wt":20},{"a":4101,"w":1}]}`, `{"gotach":"checksum","crc32c":0}`)
+	f.Add(`{"gotach":"session","rate":-1,"interval":1e99,"start":"0000-00-00"}`, `{"gotach":"session"}`)
+	f.Add(`{"gotach":"goroutines","goroutines":[{},{},{},null]}`, `{"gotach":"another","x":[[[[[[]]]]]]}`)
+	f.Add(`{"gotach":null`, `{"other":1}`)
+	f.Fuzz(func(t *testing.T, first, second string) {
+		b := builder{samples: 2, threads: 1, strings: []string{"f.go", "f", first, second}, frames: [][3]int64{{0, 1, 1}}}
+		b.record(1, 0, wire.Full, 1, 3, 1, 0)
+		b.record(1, 0, wire.Repeat, 1, 1000, 0)
+		data := b.bytes()
+		testenv.Bounded(t, memoryBound(len(data)), func() {
+			fuzzMetadata(t, data)
+			in, err := formats.OpenReader(bytes.NewReader(data), "fuzz", formats.Options{})
+			if err != nil {
+				return
+			}
+			defer in.Close()
+			_, _ = in.Info()
+			_, _ = in.Report(profile.ReportOptions{})
+			_ = in.Write(io.Discard, "pprof", formats.Options{})
+		})
+	})
+}
+
+func fuzzMetadata(t *testing.T, data []byte) {
+	r, err := reader.New(bytes.NewReader(data))
+	if err != nil && strings.Contains(err.Error(), "record section") || err != nil && strings.Contains(err.Error(), `metadata of kind "records"`) {
+		return // the text names a section that is not there
+	}
+	testenv.OK(t, err)
+	defer r.Close()
+	m, err := r.Metadata()
+	if err != nil {
+		var format *reader.FormatError
+		if !errors.As(err, &format) || format.Offset < 0 || format.Offset > int64(len(data)) || m != nil {
+			t.Fatalf("Metadata: %v, %v", m, err)
+		}
+		return
+	}
+	for _, o := range r.MetadataObjects() {
+		testenv.Same(t, o, json.Valid([]byte(o)), true)
+	}
+	if present, err := r.VerifyChecksum(); present != (m.Checksum != nil) || !present && err != nil {
+		t.Errorf("checksum %v, VerifyChecksum: %v, %v", m.Checksum, present, err)
 	}
 }

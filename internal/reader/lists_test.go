@@ -2,8 +2,10 @@ package reader
 
 import (
 	"encoding/binary"
+	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"pgregory.net/rapid"
 )
 
@@ -26,21 +28,13 @@ func TestListCache(t *testing.T) {
 		in.text = string(b)
 		one := c.cut(append(b[:len(b):len(b)], make([]byte, 8)...), len(list), in.stack)
 		two := c.cut(append(b[:len(b):len(b)], rapid.SliceOfN(rapid.Byte(), 8, 20).Draw(t, "rest")...), len(list), in.stack)
-		if one != two {
-			t.Fatalf("with other bytes behind it, %+v is %+v", one, two)
-		}
+		testenv.Same(t, "with other bytes behind it", two, one)
 		if len(list) < minList {
-			if one.size != 0 {
-				t.Fatalf("%d frames: %+v", len(list), one)
-			}
+			testenv.Same(t, "size of few frames", one.size, 0)
 			return
 		}
-		if one.size != len(b) {
-			t.Fatalf("%d bytes of %d", one.size, len(b))
-		}
-		if short := c.cut(b[:len(b)-1], len(list), in.stack); short.size != 0 {
-			t.Fatalf("%d bytes of %d are enough: %+v", len(b)-1, len(b), short)
-		}
+		testenv.Same(t, "size", one.size, len(b))
+		testenv.Same(t, "size without the last byte", c.cut(b[:len(b)-1], len(list), in.stack).size, 0)
 		if other := c.cut(append(b[:len(b):len(b)], make([]byte, 8)...), len(list), in.stack+1); other == one {
 			t.Fatalf("on another stack it is %+v too", one)
 		}
@@ -49,8 +43,15 @@ func TestListCache(t *testing.T) {
 		}
 		seen[one] = in
 		c.add(&one, in.stack+1)
-		if got := c.find(&two); got != in.stack+1 {
-			t.Fatalf("stack %d, want %d", got, in.stack+1)
-		}
+		testenv.Same(t, "stack", c.find(&two), in.stack+1)
 	})
+}
+
+// A stream without an end is an error before it takes all memory.
+func TestEndlessStream(t *testing.T) {
+	defer func(was int64) { maxStream = was }(maxStream)
+	maxStream = 1 << 10
+	endless := strings.NewReader(strings.Repeat("x", 1<<20))
+	testenv.Fails(t, "a stream without an end", testenv.Err(New(endless)), "more than 1024 bytes: write it to a file first")
+	testenv.Same(t, "some of the stream is left", endless.Len() > 0, true)
 }

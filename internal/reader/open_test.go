@@ -13,6 +13,7 @@ import (
 
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -36,9 +37,7 @@ func TestClose(t *testing.T) {
 		testenv.OK(t, r.Close())
 	}
 	wg.Wait()
-	if _, err := collect(r); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("Samples after Close: %v", err)
-	}
+	testenv.Is(t, "Samples after Close", testenv.Err(collect(r)), os.ErrClosed)
 	names := 0
 	for _, f := range r.Frames() {
 		names += strings.Count(f.File, ".go")
@@ -54,8 +53,7 @@ func TestBreak(t *testing.T) {
 	all := testenv.Must(collect(r))
 	for stop := range 50 {
 		n := 0
-		for s, err := range r.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, r.Samples()) {
 			if n == stop {
 				break
 			}
@@ -64,9 +62,7 @@ func TestBreak(t *testing.T) {
 			}
 			n++
 		}
-		if n != stop {
-			t.Fatalf("%d samples, want %d", n, stop)
-		}
+		testenv.Same(t, "samples", n, stop)
 	}
 }
 
@@ -105,47 +101,26 @@ func TestManyThreads(t *testing.T) {
 		b.frames = append(b.frames, [3]int64{0, 0, int64(i)})
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
-	type state struct {
-		time  uint64
-		stack []uint32
-	}
-	states := map[[2]uint64]*state{}
+	last := map[uint64]tachyon.Sample{}
 	var want []tachyon.Sample
 	for range samples {
 		n := rnd.Uint64N(threads)
-		k := [2]uint64{n / 4 << 40, n % 4}
-		s := states[k]
-		if s == nil {
-			s = &state{time: 1000}
-			states[k] = s
+		s, ok := last[n]
+		if !ok {
+			s = tachyon.Sample{Thread: n / 4 << 40, Interpreter: uint32(n % 4), Status: 1, Time: 1000}
 		}
-		delta := rnd.Uint64N(1 << rnd.UintN(64))
-		s.time += delta
-		pop := rnd.IntN(len(s.stack) + 1)
-		push := rnd.IntN(8)
-		numbers := []uint64{delta, 1, uint64(pop), uint64(push)}
-		stack := []uint32{}
+		delta, pop, push := rnd.Uint64N(1<<rnd.UintN(64)), rnd.IntN(len(s.Stack)+1), rnd.IntN(8)
+		numbers, stack := []uint64{delta, 1, uint64(pop), uint64(push)}, []uint32{}
 		for range push {
-			f := rnd.Uint32N(100)
-			stack = append(stack, f)
-			numbers = append(numbers, uint64(f))
+			stack = append(stack, rnd.Uint32N(100))
+			numbers = append(numbers, uint64(stack[len(stack)-1]))
 		}
-		s.stack = append(stack, s.stack[pop:]...)
-		b.record(k[0], uint32(k[1]), wire.PopPush, numbers...)
-		want = append(want, tachyon.Sample{Thread: k[0], Interpreter: uint32(k[1]), Status: 1, Time: s.time, Stack: s.stack})
+		s.Time, s.Stack = s.Time+delta, append(stack, s.Stack[pop:]...)
+		b.record(s.Thread, s.Interpreter, wire.PopPush, numbers...)
+		last[n], want = s, append(want, s)
 	}
-	b.threads = uint32(len(states))
-	i, r := 0, openBytes(t, b.bytes())
-	for s, err := range r.Samples() {
-		testenv.OK(t, err)
-		if w := want[i]; s.Thread != w.Thread || s.Interpreter != w.Interpreter || s.Time != w.Time || s.Status != w.Status || !slices.Equal(s.Stack, w.Stack) {
-			t.Fatalf("sample %d: %+v, want %+v", i, *s, w)
-		}
-		i++
-	}
-	if i != samples {
-		t.Errorf("%d samples", i)
-	}
+	b.threads = uint32(len(last))
+	testenv.NoDiff(t, "samples", cmp.Diff(want, testenv.Must(collect(openBytes(t, b.bytes()))), cmp.EquateEmpty()))
 }
 
 // TestCompact checks that the tables of a file are read again after Compact, also while others read it.
@@ -157,9 +132,7 @@ func TestCompact(t *testing.T) {
 		group.Go(func() {
 			for range 20 {
 				r.Compact()
-				if got := r.Frames(); !slices.Equal(got, frames) {
-					t.Errorf("frames %v, want %v", got, frames)
-				}
+				testenv.SameList(t, "frames", r.Frames(), frames)
 				n := uint64(0)
 				for _, err := range r.Samples() {
 					if err != nil {
@@ -167,18 +140,14 @@ func TestCompact(t *testing.T) {
 					}
 					n++
 				}
-				if n != r.Header().Samples {
-					t.Errorf("%d samples, want %d", n, r.Header().Samples)
-				}
+				testenv.Same(t, "samples", n, r.Header().Samples)
 			}
 		})
 	}
 	group.Wait()
 	r.Compact()
 	r.Close()
-	if got := r.Frames(); len(got) != 0 {
-		t.Errorf("%d frames of a closed file", len(got))
-	}
+	testenv.Same(t, "frames of a closed file", len(r.Frames()), 0)
 }
 
 // Batches have the samples and the errors of Samples, for good files and bad ones, up to a time that is too late.
@@ -249,13 +218,10 @@ func TestBatchesBreak(t *testing.T) {
 			t.Fatal(err)
 		}
 		samples := 0
-		for b, err := range r.Batches(nil, tachyon.MaxTime) {
-			testenv.OK(t, err)
+		for b := range testenv.All(t, r.Batches(nil, tachyon.MaxTime)) {
 			samples += len(b.Samples)
 		}
-		if samples != 200_000 {
-			t.Errorf("%d samples", samples)
-		}
+		testenv.Same(t, "samples", samples, 200_000)
 		break
 	}
 }

@@ -1,9 +1,14 @@
 package reader_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,11 +41,23 @@ func TestByteOrder(t *testing.T) {
 				if d := cmp.Diff(want, got); d != "" || err != nil {
 					t.Errorf("samples differ (-want +got):\n%s%v", d, err)
 				}
+				cut(t, b)
+				b.compress()
+				cut(t, b)
 				testenv.NoDiff(t, "frames", cmp.Diff([]tachyon.Frame{{File: "a.go", Func: "f", Line: -1}, {File: "a.go", Func: "g", Line: 1 << 30}}, r.Frames()))
-				if r.Header().BigEndian != (order == binary.BigEndian) {
-					t.Error("wrong byte order in the header")
-				}
+				testenv.Same(t, "big-endian", r.Header().BigEndian, order == binary.BigEndian)
 			})
+		}
+	}
+}
+
+// cut removes bytes only from the sample region and keeps the tables.
+func cut(t *testing.T, b builder) {
+	whole := b.data
+	for n := range whole {
+		b.data = whole[:n]
+		if _, err := readBytes(b.bytes()); err == nil {
+			t.Errorf("no error with samples up to %d of %d", n, len(whole))
 		}
 	}
 }
@@ -64,11 +81,10 @@ func TestLongRecords(t *testing.T) {
 	b.record(1, 0, wire.Repeat, repeat...)
 	for _, compressed := range []bool{false, true} {
 		if compressed {
-			b.compress(t)
+			b.compress()
 		}
 		i, time := 0, uint64(1005)
-		for s, err := range openBytes(t, b.bytes()).Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, openBytes(t, b.bytes()).Samples()) {
 			if i > 0 {
 				time += uint64((i - 1) * (i - 1))
 				if s.Status != tachyon.Status((i-1)&0x7f) {
@@ -80,9 +96,7 @@ func TestLongRecords(t *testing.T) {
 			}
 			i++
 		}
-		if i != n+1 {
-			t.Errorf("%d samples", i)
-		}
+		testenv.Same(t, "samples", i, n+1)
 	}
 }
 
@@ -147,7 +161,175 @@ func TestMetadataForeignOrBroken(t *testing.T) {
 		}
 	}
 	b := builder{strings: []string{`{"gotach":"session"}`, `{"gotach":"session"}`}}
-	if _, err := openBytes(t, b.bytes()).Metadata(); err == nil {
-		t.Error("two sessions gave no error")
+	testenv.Fails(t, "two sessions", testenv.Err(openBytes(t, b.bytes()).Metadata()), "more than one object of this kind")
+}
+
+// A verdict is the result of CPython 3.15's reader for a bad file.
+type verdict struct {
+	File    string
+	Verdict string // ok or error
+	Message string
+	Samples int
+}
+
+// drain reads a file to its end and counts the samples.
+func drain(r *reader.Reader, err error) (n int, _ error) {
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	for _, err := range r.Samples() {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+func readBytes(b []byte) (n int, err error) { return drain(reader.New(bytes.NewReader(b))) }
+
+// wants has a part of the error for each bad file, or "" for no error.
+var wants = map[string]string{
+	"size0.bin":                       "offset 0: the file is empty",
+	"size63.bin":                      "offset 63: 63 bytes are too short for a header of 64",
+	"size95.bin":                      "offset 95: 95 bytes are too short",
+	"zeros96.bin":                     "offset 0: the file is unfinished",
+	"magic_TACH_le_rest.bin":          "version 16777216",
+	"version0.bin":                    "version 0",
+	"compression2.bin":                "offset 56: unknown compression 2",
+	"mode_field6.bin":                 "offset 60: unknown profiling mode 6",
+	"frame_off_past_end.bin":          "offset 48: the frame table at 1000000",
+	"frame_off_63.bin":                "offset 48: the frame table at 63",
+	"str_off_u64max.bin":              "offset 40: the string table at 18446744073709551615",
+	"frame_count_max.bin":             "offset 134: 4294967295 frames do not fit into 21 bytes",
+	"sample_count_low.bin":            "offset 95: record with 2 repeats, but the header counts only 1 more of its 2 samples",
+	"sample_count_2_40.bin":           "offset 100: the file has 3 samples, but the header counts 1099511627776",
+	"one_byte_appended.bin":           "strings do not fit into",
+	"frame_bad_string_idx.bin":        "frame 0 of 3: it refers to string 9, but the file has 3 strings",
+	"frame_varint_u32_overflow.bin":   "frame 0 of 3: it refers to string",
+	"unknown_encoding4.bin":           "offset 93: unknown encoding 4",
+	"trailing_1.bin":                  "truncated record",
+	"trailing_13_zero.bin":            "truncated record",
+	"full_depth_huge.bin":             "a stack of more than",
+	"full_cut.bin":                    "truncated record",
+	"repeat_count_too_big.bin":        "truncated record",
+	"repeat_cut_in_pair.bin":          "truncated record",
+	"suffix_shared_gt_depth.bin":      "SUFFIX record shares 2 frames of a stack of 1",
+	"delta_11_bytes.bin":              "longer than 64 bits",
+	"delta_cut.bin":                   "truncated record",
+	"zstd_empty_region.bin":           "offset 64: truncated zstd data",
+	"zstd_garbage.bin":                "offset 64: not a zstd frame",
+	"zstd_trailing_garbage.bin":       "offset 96: not a zstd frame",
+	"zstd_skippable_first.bin":        "offset 64: not a zstd frame",
+	"zstd_raw_flagged_none.bin":       "more threads than the 1 in the header",
+	"zstd_bomb_1GiB_plus_unknown.bin": "of the decompressed samples: more than 65536 records without a sample",
+	"zstd_256MiB_unknown.bin":         "of the decompressed samples: more than 65536 records without a sample",
+	"stats_bad_size31.bin":            "31 bytes of statistics",
+	"stats_nan.bin":                   "the statistics hold NaN",
+	"stats_inf_error.bin":             "the statistics hold +Inf",
+}
+
+// better has the number of samples of each file that we read and CPython rejects, because
+// of its limits or its version.
+var better = map[string]int{
+	"version2_seed_layout.bin": 0,
+	"suffix_to_257.bin":        2,
+	"poppush_to_257.bin":       2,
+}
+
+// TestBad checks that the Reader accepts and rejects the same bad files as CPython, from a
+// mapping and from memory, and that errors have the offset.
+func TestBad(t *testing.T) {
+	manifest := testenv.Must(os.ReadFile(filepath.Join(testdata, "bad", "MANIFEST.jsonl")))
+	for line := range bytes.Lines(manifest) {
+		var v verdict
+		testenv.OK(t, json.Unmarshal(line, &v))
+		t.Run(v.File, func(t *testing.T) {
+			path := filepath.Join(testdata, "bad", v.File)
+			want, bad := wants[v.File]
+			if samples, ok := better[v.File]; ok {
+				v.Verdict, v.Samples = "ok", samples
+			}
+			// CPython treats an unknown compression as none.
+			if (v.Verdict != "ok") != bad && v.File != "compression2.bin" {
+				t.Fatalf("CPython says %s (%s), we expect %q", v.Verdict, v.Message, want)
+			}
+			n, err := drain(reader.Open(path))
+			check(t, err, path, want)
+			if !bad && n != v.Samples {
+				t.Errorf("%d samples, want %d", n, v.Samples)
+			}
+			b := testenv.Must(os.ReadFile(path))
+			m, err := readBytes(b)
+			check(t, err, "", want)
+			testenv.Same(t, "samples from memory and from the file", m, n)
+		})
+	}
+}
+
+// check checks that err is a FormatError with the file's name and the wanted text.
+func check(t *testing.T, err error, name, want string) {
+	t.Helper()
+	if want == "" {
+		testenv.OK(t, err)
+		return
+	}
+	var format *reader.FormatError
+	if !errors.As(err, &format) {
+		t.Fatalf("error %v, want a FormatError", err)
+	}
+	if format.File != name || !strings.HasPrefix(err.Error(), name) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %q, want one of %q that says %q", err, name, want)
+	}
+}
+
+// TestUnfinished checks that only a file whose writer was killed gives ErrUnfinished.
+func TestUnfinished(t *testing.T) {
+	for _, size := range []int{64, 96, 100000} {
+		b := make([]byte, size)
+		testenv.Is(t, fmt.Sprintf("%d zero bytes", size), testenv.Err(readBytes(b)), reader.ErrUnfinished)
+		b[0] = 1
+		if _, err := readBytes(b); err == nil || errors.Is(err, reader.ErrUnfinished) {
+			t.Errorf("%d bytes of another file: %v", size, err)
+		}
+	}
+	testenv.Is(t, "no file", testenv.Err(reader.Open(filepath.Join(t.TempDir(), "none"))), os.ErrNotExist)
+	testenv.Fails(t, "a directory", testenv.Err(reader.Open(t.TempDir())), "it is a folder")
+}
+
+// TestSuffixKeepsOutermost reads a SUFFIX record without new frames. It keeps the outermost
+// frames, as the format's document says. CPython keeps the innermost ones.
+func TestSuffixKeepsOutermost(t *testing.T) {
+	list, err := collect(open(t, filepath.Join(testdata, "bad", "suffix_new0_shared_lt_depth.bin")))
+	if err != nil || len(list) != 2 || len(list[0].Stack) != 3 || !slices.Equal(list[1].Stack, list[0].Stack[1:]) {
+		t.Errorf("samples %v, %v", list, err)
+	}
+}
+
+// TestTruncated truncates files at every byte. The Reader must return an error and never panic. TestByteOrder truncates only the samples.
+func TestTruncated(t *testing.T) {
+	for _, path := range []string{"cpython-3.15/tiny.bin", "cpython-3.15/tiny.zstd.bin", "cpython-3.15/meta.bin", "document-v2/tiny.bin", "document-v2/tiny.zstd.bin", "bad/ok_big_endian.bin"} {
+		b := testenv.Must(os.ReadFile(filepath.Join(testdata, path)))
+		for n := range b {
+			if _, err := readBytes(b[:n]); err == nil {
+				t.Errorf("%s: no error with %d of %d bytes", path, n, len(b))
+			}
+		}
+	}
+}
+
+// TestFlipped sets every byte of small files to other values. The Reader must not panic.
+func TestFlipped(t *testing.T) {
+	testenv.Long(t)
+	for _, path := range []string{"cpython-3.15/meta.bin", "document-v2/tiny.bin", "bad/zstd_level1_19.bin"} {
+		b := testenv.Must(os.ReadFile(filepath.Join(testdata, path)))
+		for i, old := range b {
+			for _, v := range []byte{0, 1, 0x7f, 0x80, 0xff, old ^ 1, old + 1} {
+				b[i] = v
+				readBytes(b)
+			}
+			b[i] = old
+		}
 	}
 }

@@ -5,15 +5,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/gotach/profiler/internal/testenv/cmp"
+	"time"
 
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -62,22 +64,15 @@ func TestSection(t *testing.T) {
 		Labels: []tachyon.LabelSpan{{From: 5, Labels: map[string]string{"a": "b"}}, {From: 7, Labels: map[string]string{}}}}}
 	testenv.NoDiff(t, "goroutines", cmp.Diff(want, m.Goroutines))
 	var ids []uint64
-	for g, err := range r.Goroutines() {
-		testenv.OK(t, err)
+	for g := range testenv.All(t, r.Goroutines()) {
 		ids = append(ids, g.ID)
 	}
-	if !slices.Equal(ids, []uint64{9, 2, 9}) {
-		t.Errorf("parts of %d", ids)
-	}
+	testenv.SameList(t, "parts", ids, []uint64{9, 2, 9})
 	for g := range r.Goroutines() {
-		if g.ID != 9 {
-			t.Errorf("%d comes first", g.ID)
-		}
+		testenv.Same(t, "the first goroutine", g.ID, 9)
 		break
 	}
-	if present, err := r.VerifyChecksum(); !present || err != nil {
-		t.Errorf("checksum: %t, %v", present, err)
-	}
+	testenv.Same(t, "a checksum", testenv.Must(r.VerifyChecksum()), true)
 }
 
 // Each damaged byte of a section is noticed by VerifyChecksum. Metadata returns an error with the
@@ -119,15 +114,11 @@ func TestSectionPlace(t *testing.T) {
 		}
 		r, err := reader.New(bytes.NewReader(changed))
 		if c.want != "" {
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %v, want %q", c.new, err, c.want)
-			}
+			testenv.Fails(t, c.new, err, c.want)
 			continue
 		}
 		testenv.OK(t, err)
-		if m, err := r.Metadata(); err != nil || len(m.Goroutines) > 0 {
-			t.Errorf("%s: %+v, %v", c.new, m, err)
-		}
+		testenv.Same(t, c.new, len(testenv.Must(r.Metadata()).Goroutines), 0)
 	}
 }
 
@@ -152,12 +143,8 @@ func TestManyGoroutines(t *testing.T) {
 			t.Errorf("%.1f bytes a goroutine, want at most %.0f", size, most)
 		}
 		r := openBytes(t, file)
-		if present, err := r.VerifyChecksum(); !present || err != nil {
-			t.Errorf("checksum: %t, %v", present, err)
-		}
-		if (r.Statistics() != nil) != (o.Layout == tachyon.CPython315) {
-			t.Errorf("statistics %v", r.Statistics())
-		}
+		testenv.Same(t, "a checksum", testenv.Must(r.VerifyChecksum()), true)
+		testenv.Same(t, "statistics are there", r.Statistics() != nil, o.Layout == tachyon.CPython315)
 		m, err := r.Metadata()
 		if err != nil || len(m.Goroutines) != n {
 			t.Fatalf("%v, %v", m, err)
@@ -187,7 +174,7 @@ func FuzzRecords(f *testing.F) {
 			section = wire.AppendBlock(nil, section, nil)
 		}
 		data := sectionFile(section)
-		n := testenv.Allocated(func() {
+		testenv.Bounded(t, 256<<20+2000*len(data), func() {
 			r := testenv.Must(reader.New(bytes.NewReader(data)))
 			defer r.Close()
 			m, err := r.Metadata()
@@ -198,8 +185,70 @@ func FuzzRecords(f *testing.F) {
 			for range r.Batches(nil, tachyon.MaxTime) {
 			}
 		})
-		if bound := 256<<20 + 2000*uint64(len(data)); n > bound {
-			t.Errorf("%d bytes allocated for a file of %d, want at most %d", n, len(data), bound)
-		}
 	})
+}
+
+// TestLateTimes: times beyond tachyon.MaxTime are errors that say where they are. Samples alone yields all times.
+func TestLateTimes(t *testing.T) {
+	b := builder{samples: 3, threads: 1, strings: []string{""}, frames: [][3]int64{{0, 0, 1}}}
+	b.record(1, 0, wire.Full, 5, 0, 1, 0)
+	b.record(1, 0, wire.Repeat, 1, math.MaxUint64, 0) // back by 1 µs
+	b.record(1, 0, wire.Full, tachyon.MaxTime-1004, 0, 1, 0)
+	batches := func(data []byte) (err error) {
+		r := openBytes(t, data)
+		for _, e := range r.Batches(nil, tachyon.MaxTime) {
+			err = errors.Join(err, e)
+		}
+		return err
+	}
+	testenv.OK(t, batches(b.bytes()))
+	late := b
+	late.samples = 4
+	late.record(1, 0, wire.Repeat, 1, 1, 0)
+	check(t, batches(late.bytes()), "", "a sample's time of 9007199254740993 µs is beyond the limit of 9007199254740992")
+	testenv.Same(t, "samples", testenv.Must(readBytes(late.bytes())), 4)
+	full := b
+	full.samples = 4
+	full.record(1, 0, wire.Full, 1<<62, 0, 1, 0)
+	check(t, batches(full.bytes()), "", "is beyond the limit of")
+
+	for at, want := range map[int]string{8: "offset 8: the start of ", 16: "offset 16: the interval of "} {
+		data := bytes.Clone(b.bytes())
+		binary.LittleEndian.PutUint64(data[at:], tachyon.MaxTime+1)
+		_, err := readBytes(data)
+		check(t, err, "", want)
+		binary.LittleEndian.PutUint64(data[at:], tachyon.MaxTime)
+		testenv.OK(t, testenv.Err(reader.New(bytes.NewReader(data))))
+	}
+
+	for _, g := range []tachyon.Goroutine{
+		{First: 1 << 62}, {Last: 1 << 63}, {FirstWeight: tachyon.MaxTime + 1}, {Labels: []tachyon.LabelSpan{{From: tachyon.MaxTime + 1}}},
+	} {
+		r := openBytes(t, written(t, writer.Options{}, func(w *writer.Writer) error {
+			return w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g}})
+		}))
+		_, err := r.Metadata()
+		check(t, err, "", "a time of goroutine 0 is beyond the limit")
+		if _, err = r.FirstWeights(); g.Labels == nil {
+			check(t, err, "", "a time of goroutine 0 is beyond the limit")
+		}
+		r = openBytes(t, written(t, writer.Options{}, func(w *writer.Writer) error {
+			return w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": []tachyon.Goroutine{g}})
+		}))
+		check(t, testenv.Err(r.Metadata()), "", "a time of goroutine 0 is beyond the limit")
+	}
+	for _, d := range []time.Duration{-1, math.MaxInt64} {
+		r := openBytes(t, written(t, writer.Options{}, func(w *writer.Writer) error {
+			return w.AddMetadata(tachyon.KindSession, tachyon.Session{Duration: d})
+		}))
+		check(t, testenv.Err(r.Overview()), "", "the session's duration of ")
+		path := filepath.Join(t.TempDir(), "x.tach")
+		w := testenv.Must(writer.Create(path, writer.Options{}))
+		defer w.Close()
+		testenv.OK(t, w.Provisional(tachyon.KindSession, tachyon.Session{}))
+		testenv.OK(t, w.WriteRecords(&tachyon.Records{Progress: &tachyon.Progress{Duration: d}}))
+		r = open(t, path)
+		check(t, testenv.Err(r.Overview()), path, "the session's duration of ")
+		check(t, testenv.Err(r.Metadata()), path, "the session's duration of ")
+	}
 }
