@@ -252,9 +252,7 @@ func TestAgreesWithStack(t *testing.T) {
 	})
 	close(stop)
 	all.Wait()
-	if got, want := seen.Load(), 2*int64(len(mine)); got != want {
-		t.Fatalf("%d goroutines have enough samples, want %d", got, want)
-	}
+	testenv.Same(t, "goroutines that have enough samples", seen.Load(), 2*int64(len(mine)))
 
 	compared := map[string]bool{}
 	for _, s := range r.samples {
@@ -284,9 +282,7 @@ func TestAgreesWithStack(t *testing.T) {
 			t.Fatalf("%v: created by %+v, runtime.Stack says %s in %d at %s", w, told, p.createdBy, p.parent, p.created)
 		}
 	}
-	if len(compared) != len(waits)+len(forever) {
-		t.Errorf("samples of only these could be compared: %v", compared)
-	}
+	testenv.Same(t, fmt.Sprint("could be compared: ", compared), len(compared), len(waits)+len(forever))
 	for id, w := range mine {
 		if l := r.labels[id]; len(l) != 1 || l[0]["kind"] != w.kind || l[0]["depth"] != w.depth {
 			t.Fatalf("%v: labels are %v", w, l)

@@ -3,8 +3,18 @@
 package native
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
@@ -87,4 +97,203 @@ func cc(t *testing.T, compiler, prog string, args ...string) (bin string) {
 		t.Fatalf("%s: %v\n%s", compiler, err, out)
 	}
 	return bin
+}
+
+// survives runs a program several times, a hundred times at night. Each time it must print ok at its end. If sampled,
+// at least one run must say that its session was native: on a busy machine Start may fall back in some.
+func survives(t *testing.T, sampled bool, few int, bin string, args ...string) {
+	t.Helper()
+	natives := 0
+	for range testenv.Times(few, 100) {
+		text, ok := output(t, nil, bin, args...)
+		if !ok {
+			t.Error(text)
+		}
+		if strings.Contains("\n"+text, "\nnative 1") {
+			natives++
+		}
+	}
+	if sampled && natives == 0 {
+		t.Error("no session was native")
+	}
+}
+
+// TestPeerChainedHandler has a C library that replaces the handler of SIGURG by its own, which calls the
+// old handler as a C function.
+func TestPeerChainedHandler(t *testing.T) {
+	bin := cc(t, "cc", "chain", build(t, "clib", "-buildmode=c-archive"))
+	for mode, sampled := range map[string]bool{
+		"none": false, "before": false, "during": true, "after": true, "reporter before": false, "reporter during": true,
+	} {
+		t.Run(mode, func(t *testing.T) { survives(t, sampled, 5, bin, strings.Fields(mode)...) })
+	}
+}
+
+// TestPeerChainedHandlerArm64 is TestPeerChainedHandler for the registers of arm64, under an emulator.
+func TestPeerChainedHandlerArm64(t *testing.T) {
+	const install = "apt-get install gcc-aarch64-linux-gnu qemu-user-static"
+	gcc := testenv.Command(t, "aarch64-linux-gnu-gcc", install)
+	qemu := testenv.Command(t, "qemu-aarch64-static", install)
+	lib := build(t, "clib", "-buildmode=c-archive", "GOARCH=arm64", "CGO_ENABLED=1", "CC="+gcc)
+	bin := cc(t, gcc, "chain", lib, "-static")
+	for _, mode := range []string{"during", "after"} {
+		t.Run(mode, func(t *testing.T) { survives(t, true, 5, qemu, "-E", "GOTACH_PLAIN_READS=1", bin, mode) })
+	}
+}
+
+// TestPeerTwoLibraries runs two Go runtimes in one process, each with a profiler.
+func TestPeerTwoLibraries(t *testing.T) {
+	lib := build(t, "clib", "-buildmode=c-shared")
+	// The second library must be another file: dlopen loads the same inode only once.
+	other := filepath.Join(t.TempDir(), "other")
+	b := testenv.Must(os.ReadFile(lib))
+	testenv.OK(t, os.WriteFile(other, b, 0o700))
+	bin := cc(t, "cc", "two")
+	for _, mode := range []string{"none", "first", "second", "both", "late", "nested", "crossed"} {
+		t.Run(mode, func(t *testing.T) { survives(t, false, 5, bin, lib, other, mode) })
+	}
+}
+
+// stalling are the functions in which a thread may lose its core between two statements.
+var stalling = map[string][]string{
+	"handler.go": {"takeTicks", "onTick", "interruptAll", "interrupt", "harvest"},
+	"census.go":  {"census"},
+	"pace.go":    {"next", "hasRun", "usesCPU", "wakeDrain"},
+	"turns.go":   {"visitSome", "visitMovers", "visitNew"},
+	"newgs.go":   {"addNew"},
+	"rest.go":    {"rest", "listen", "endWaits"},
+	"drain.go":   {"pass"},
+	"passes.go":  {"pass", "loop"},
+	"native.go":  {"Start", "start", "begin"},
+	"setup.go":   {"prepare", "giveBack", "release", "takeOver", "memoryInUse"},
+	"verify.go":  {"verify", "sampleHere", "parked"},
+	"tick.go":    {"startTicker", "createTimer", "arm", "deleteTimer", "leave", "stop"},
+	"look.go":    {"lookOnce", "sweep"},
+	"stop.go":    {"Stop", "silence", "finishRing"},
+	"losses.go":  {"losses", "giveUp"},
+
+	"verify_offsets.go": {"checkSyscall", "checkRuns", "checkTimers", "checkIdle", "checkPreempt", "checkVDSO"},
+	"verify_objects.go": {"checkObjects"},
+	"verify_poll.go":    {"findPoll", "pollsOf"},
+}
+
+// stallHere is what the tests insert. It makes the thread sleep for two seconds, once, without telling the runtime.
+const stallHere = `package native
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gotach/profiler/internal/mem"
+)
+
+var stallAt uint64
+
+var stallUntil [2]uint64
+
+func init() { fmt.Sscan(os.Getenv("GOTACH_STALL"), &stallAt) }
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func stallHere(n uint64) {
+	if n == stallAt && mem.Cas64(uintptr(unsafe.Pointer(&stallAt)), n, 0) {
+		// Until a time: a sleep for a time that signals interrupt again and again would begin anew each time.
+		at := uintptr(unsafe.Pointer(&stallUntil))
+		mem.Syscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, at, 0, 0, 0, 0)
+		stallUntil[0] += 2
+		for -mem.Syscall(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, at, 0, 0, 0) == uintptr(unix.EINTR) {
+		}
+	}
+}
+`
+
+// stalls returns a file's text with stallHere before each statement of the functions, and where these are. They are
+// numbered from the length of places + 1 on.
+func stalls(t *testing.T, file string, functions, places []string) ([]byte, []string) {
+	text := testenv.Must(os.ReadFile(file))
+	fset := token.NewFileSet()
+	f := testenv.Must(parser.ParseFile(fset, file, text, 0))
+	var out bytes.Buffer
+	done, seen := 0, 0
+	for _, decl := range f.Decls {
+		d, ok := decl.(*ast.FuncDecl)
+		if !ok || !slices.Contains(functions, d.Name.Name) {
+			continue
+		}
+		seen++
+		ast.Inspect(d.Body, func(n ast.Node) bool {
+			if b, ok := n.(*ast.BlockStmt); ok {
+				for _, s := range b.List {
+					if _, ok := s.(*ast.CaseClause); ok {
+						break
+					}
+					if _, ok := s.(*ast.CommClause); ok {
+						break
+					}
+					places = append(places, fset.Position(s.Pos()).String())
+				}
+			}
+			return true
+		})
+	}
+	if seen < len(functions) {
+		t.Fatalf("%s has only %d of %q", file, seen, functions)
+	}
+	number := map[string]int{}
+	for i, place := range places {
+		number[place] = i + 1
+	}
+	for at := range text {
+		if n := number[fset.Position(f.FileStart+token.Pos(at)).String()]; n != 0 {
+			out.Write(text[done:at])
+			fmt.Fprintf(&out, "stallHere(%d);", n)
+			done = at
+		}
+	}
+	out.Write(text[done:])
+	return out.Bytes(), places
+}
+
+// TestPeerStalls makes a thread lose its core for two seconds, which is longer than others wait for it, at each step of
+// Start, a tick, the drain and Stop. The program must neither end nor hang, must say an error if there is no profile, and
+// must be able to sample again.
+func TestPeerStalls(t *testing.T) {
+	dir := testenv.Must(filepath.Abs("."))
+	temp, replace, places := t.TempDir(), map[string]string{}, []string(nil)
+	add := func(name string, text []byte) {
+		replace[filepath.Join(dir, name)] = filepath.Join(temp, name)
+		testenv.OK(t, os.WriteFile(filepath.Join(temp, name), text, 0o644))
+	}
+	add("stallhere.go", []byte(stallHere))
+	for file, functions := range stalling {
+		var text []byte
+		text, places = stalls(t, file, functions, places)
+		add(file, text)
+	}
+	overlay := testenv.Must(json.Marshal(map[string]any{"Replace": replace}))
+	file := filepath.Join(temp, "overlay.json")
+	testenv.OK(t, os.WriteFile(file, overlay, 0o644))
+	bin := build(t, "stalls", "-overlay="+file)
+	t.Logf("%d steps", len(places))
+	steps := make(chan int)
+	var all sync.WaitGroup
+	for range 24 { // they sleep most of the time
+		all.Go(func() {
+			for i := range steps {
+				if text, ok := output(t, []string{fmt.Sprint("GOTACH_STALL=", i+1)}, bin, t.TempDir()); !ok {
+					t.Errorf("%s: %s", places[i], text)
+				}
+			}
+		})
+	}
+	every := testenv.Times(5, 1)
+	for i := 0; i < len(places); i += every {
+		steps <- i
+	}
+	close(steps)
+	all.Wait()
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,13 +18,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
+	"golang.org/x/sys/unix"
 )
 
 var burnt atomic.Int64 // keeps work from being optimised away, and calls from being tail calls
@@ -121,8 +121,7 @@ func many(n int, pause time.Duration) func(k *knownCPU, until time.Time) {
 func together(fs ...func()) {
 	var all sync.WaitGroup
 	for _, f := range fs {
-		all.Add(1)
-		go func() { defer all.Done(); f() }()
+		all.Go(f)
 	}
 	all.Wait()
 }
@@ -292,4 +291,29 @@ func TestMeasureManyVariables(t *testing.T) {
 		}
 		return seconds
 	})
+}
+
+// TestMeasureMemory measures the memory that a session adds to the process: 32 MB with 1,000 goroutines, and 1 KB
+// for each further one.
+func TestMeasureMemory(t *testing.T) {
+	rss := func() (kb float64) {
+		debug.FreeOSMemory()
+		b, _ := os.ReadFile("/proc/self/status")
+		_, rest, _ := strings.Cut(string(b), "VmRSS:")
+		fmt.Sscan(rest, &kb)
+		return kb
+	}
+	for _, n := range []int{1000, 50_000} {
+		func() {
+			defer park(n)()
+			measure.SizeAtMost(t, fmt.Sprintf("memory of a session with %d goroutines", n), "KB", float64(32<<10+n-1000), func() float64 {
+				before := rss()
+				s := New()
+				testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 20, WaitFrames: true, Start: time.Now()}, discard{newRecorder()}))
+				defer s.Stop()
+				time.Sleep(time.Second)
+				return rss() - before
+			})
+		}()
+	}
 }

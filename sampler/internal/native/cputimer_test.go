@@ -179,9 +179,7 @@ func TestEstate(t *testing.T) {
 		t.Errorf("%v and %v inherited, %d estates left", heir.owes, other.owes, len(d.estates))
 	}
 	d.settleEstates()
-	if len(d.estates) != 1 {
-		t.Error("an estate is given up at once")
-	}
+	testenv.Same(t, "estates that are new", len(d.estates), 1)
 	d.now = estateKept + 1
 	d.settleEstates()
 	d.gs, d.left = []goroutine{heir}, map[uint64]goroutine{}
@@ -195,9 +193,7 @@ func TestEstate(t *testing.T) {
 			sum += s.weight
 		}
 	}
-	if want := (maxDebts + 2) * ms; sum != want {
-		t.Errorf("unknown goroutines have %v, want %v", sum, want)
-	}
+	testenv.Same(t, "time of unknown goroutines", sum, (maxDebts+2)*ms)
 }
 
 func oneFrame(r *recorder, name string) *stack {

@@ -14,14 +14,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
+	"unsafe"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
+	"golang.org/x/sys/unix"
 )
 
 // ends has goroutines that wait for files and connections, and what each waits for. What they do not wait for, they leave open to the
@@ -109,37 +109,18 @@ func TestFarEnds(t *testing.T) {
 	pair := testenv.Must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0))
 	e.read("connection unix", os.NewFile(uintptr(pair[0]), "pair"))
 
-	for range 2 {
-		var mu sync.Mutex
-		latest := map[uint64]string{}
-		sample := newRecorder()
-		sample.keep = func(s *taken) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			if latest[s.goroutine] = s.stack[0].Func; s.object != nil {
-				latest[s.goroutine] = s.object.Kind + " " + s.object.Name
+	awaitObjects(t, func(*taken) {}, func(latest map[uint64]taken) (wrong []string) {
+		for id, want := range e.want {
+			got := "no object"
+			if o := latest[id].object; o != nil {
+				got = o.Kind + " " + o.Name
 			}
-			return false
+			if got != want {
+				wrong = append(wrong, fmt.Sprintf("waits for %q, want %q: %v", got, want, latest[id].stack))
+			}
 		}
-		var wrong []string
-		sessionWith(t, source.Config{WaitFrames: true}, sample, func() {
-			testenv.Await(func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				wrong = nil
-				for id, want := range e.want {
-					if got := latest[id]; got != want {
-						wrong = append(wrong, fmt.Sprintf("waits for %q, want %q", got, want))
-					}
-				}
-				return len(wrong) == 0
-			})
-		})
-		if len(wrong) > 0 {
-			t.Errorf("%s: %s", runtime.Version(), strings.Join(wrong, "\n"))
-		}
-		runtime.GC()
-	}
+		return wrong
+	})
 	runtime.KeepAlive([]any{r, w, r2, w2, f, event})
 }
 
@@ -288,9 +269,7 @@ func TestPollPages(t *testing.T) {
 	}
 	check := func(what, got, want string) {
 		t.Helper()
-		if got != want {
-			t.Errorf("%s: %s, want %s", what, got, want)
-		}
+		testenv.Same(t, what, got, want)
 	}
 	check("a page that is not known", visit(p, 16), fmt.Sprint([]uint64{p}))
 	for _, word := range []uint64{1, 64, 4096, 1 << 40, ^uint64(0), p + 8} { // none of them may be followed
@@ -308,9 +287,7 @@ func TestPollPages(t *testing.T) {
 	for i := range uint64(2 * pollSlots) {
 		s.addPoll(1<<40 + i<<12)
 	}
-	if s.pollFull != 1 {
-		t.Error("there is room for all pages")
-	}
+	testenv.Same(t, "no room for all pages", s.pollFull, 1)
 	check("no room", visit(1<<50, 16), "[]")
 	check("a page from before", visit(p, 16), fmt.Sprint([]uint64{p, 7, 70}))
 }
@@ -333,4 +310,28 @@ func TestSocketAddress(t *testing.T) {
 			t.Errorf("%s: %s %s %d, want %s", ip, network, got, port, a.String())
 		}
 	}
+}
+
+// A port on which the program receives datagrams is another one than that of TCP: a connection from there is to its peer.
+func TestPortOfDatagrams(t *testing.T) {
+	to := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
+	defer to.Close()
+	for range 100 {
+		packets := testenv.Must(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))
+		defer packets.Close()
+		from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: packets.LocalAddr().(*net.UDPAddr).Port}
+		c, err := net.DialTCP("tcp", from, to.Addr().(*net.TCPAddr))
+		if err != nil {
+			continue // somebody has this port of TCP
+		}
+		defer c.Close()
+		seq, ends := uint64(7), newDescriptors(nil)
+		var got farEnd
+		ask := func(fd uintptr) { got, _ = ends.ask(uintptr(unsafe.Pointer(&seq)), seq, int(fd)) }
+		testenv.OK(t, testenv.Must(packets.SyscallConn()).Control(ask))
+		testenv.OK(t, testenv.Must(c.SyscallConn()).Control(ask))
+		testenv.Same(t, "far end", got.name, "tcp "+to.Addr().String())
+		return
+	}
+	t.Error("no port is free in TCP and UDP")
 }

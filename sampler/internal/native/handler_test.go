@@ -3,16 +3,20 @@
 package native
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler/internal/cost"
+	"golang.org/x/sys/unix"
 )
 
 // TestLostSignalIsAnswered simulates a signal that the kernel dropped because the thread had another
@@ -49,9 +53,7 @@ func TestLostSignalIsAnswered(t *testing.T) {
 			}
 			ret := come(s, uintptr(unsafe.Pointer(&ctx[0])))
 			for i, want := range []uint64{8<<8 | slotSent, 7<<8 | slotFilled, 5 << 8} {
-				if got := mem.Load64(s.slot(uint64(i))); got != want {
-					t.Errorf("%s: slot %d is in state %#x, want %#x", name, i, got, want)
-				}
+				testenv.Same(t, fmt.Sprint(name, ", slot ", i), mem.Load64(s.slot(uint64(i))), want)
 			}
 			// Go's handler may be left out only if no signal of the runtime can be lost.
 			if want := name != "its own" || asked; name != "the runtime's" && (ret != 0) != want {
@@ -94,7 +96,6 @@ func TestTicksKeepNoStep(t *testing.T) {
 // A tick that finds the ring empty writes at its beginning, and one that does not goes on behind the records that the drain has not read.
 func TestRingBeginsAgain(t *testing.T) {
 	f := newFakes(t)
-	defer unix.Munmap(f.memory)
 	f.add(1)
 	s := f.s
 	s.head, s.tail = 1000, 1000
@@ -104,7 +105,88 @@ func TestRingBeginsAgain(t *testing.T) {
 	if at != s.ring || s.head == 1000 {
 		t.Fatalf("the records are %d bytes from the ring's beginning, %d words", at-s.ring, s.head-1000)
 	}
-	if onTick(s); s.words(1000) != at {
-		t.Error("records that the drain has not read have moved")
+	onTick(s)
+	testenv.Same(t, "place of the records that the drain has not read", s.words(1000), at)
+}
+
+// TestOldHandlerStays takes the signal and gives it back many times. There must always be a handler that gets
+// the signals that are not ours: the kernel or other code may call our handler at any moment, also while a
+// session begins or ends.
+func TestOldHandlerStays(t *testing.T) {
+	take := func() {
+		old := testenv.Must(takeSignal(defaultSignal))
+		releaseSignal(defaultSignal, old)
+	}
+	take()
+	var stop atomic.Bool
+	none := make(chan int)
+	go func() {
+		n := 0
+		for !stop.Load() {
+			if mem.LoadAcquire(uintptr(unsafe.Pointer(&oldHandler))) == 0 {
+				n++
+			}
+		}
+		none <- n
+	}()
+	for range 20_000 {
+		take()
+	}
+	stop.Store(true)
+	if n := <-none; n > 0 {
+		t.Errorf("seen without a handler %d times", n)
+	}
+	if a, err := getAction(defaultSignal); err != nil || a.handler == handlerPC {
+		t.Errorf("the action is %+v, %v", a, err)
+	}
+}
+
+// TestRoom calls Room many times. No thread may be left.
+func TestRoom(t *testing.T) {
+	count := func() int {
+		list := testenv.Must(os.ReadDir("/proc/self/task"))
+		return len(list)
+	}
+	before := count()
+	for range 30 {
+		testenv.OK(t, Room(Threads))
+	}
+	after := 0
+	testenv.Await(func() bool { after = count(); return after <= before+8 })
+	if after > before+8 {
+		t.Errorf("%d threads before, %d after", before, after)
+	}
+}
+
+// TestCyclesPerSecond checks the measurement on a thread that loses its core at random moments, also
+// between the readings of clock and counter.
+func TestCyclesPerSecond(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		now := 1e9 // ns
+		look := func(perNs float64) uint64 {
+			v := now * perNs
+			if now += 30; random.IntN(20) == 0 {
+				now += random.Float64() * 40e6
+			}
+			return uint64(v)
+		}
+		clock := func() uint64 { return look(1) }
+		counter := func() uint64 { return look(2.5) }
+		if got := cyclesPerSecond(clock, counter); got < 2.475e9 || got > 2.525e9 {
+			t.Fatalf("%.3f GHz, want 2.5", float64(got)/1e9)
+		}
+	}
+	cyclesPerSecond(func() uint64 { return 5 }, mem.Cycles) // must return although the clock stands still
+}
+
+// TestReleaseEarly releases a source whose preparation failed at its beginning.
+func TestReleaseEarly(t *testing.T) {
+	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
+	n := New()
+	n.patience = cost.NewPatience(cost.CpuOfThread(), true)
+	testenv.OK(t, n.share(l))
+	if !n.release() || n.memory != nil {
+		t.Error("the source still has memory")
 	}
 }

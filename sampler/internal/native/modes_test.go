@@ -116,9 +116,7 @@ func TestGoDebug(t *testing.T) {
 		{[]string{"GODEBUG=efence=1,efence=yes"}, 1},
 		{[]string{"GODEBUG=xefence=1", "MYGODEBUG=efence=1"}, 0},
 	} {
-		if got := goruntime.GoDebug("efence", c.environment); got != c.want {
-			t.Errorf("%q: %d, want %d", c.environment, got, c.want)
-		}
+		testenv.Same(t, c.environment, goruntime.GoDebug("efence", c.environment), c.want)
 	}
 }
 
@@ -128,9 +126,7 @@ func TestUnknownVersion(t *testing.T) {
 		s := New()
 		s.version = version
 		err := s.Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder())
-		if err == nil || !strings.Contains(err.Error(), strconv.Quote(version)) {
-			t.Errorf("%q: %v", version, err)
-		}
+		testenv.Fails(t, version, err, strconv.Quote(version))
 	}
 }
 

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,12 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
-	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -83,14 +84,9 @@ func TestMoved(t *testing.T) {
 // unless the latest look found already that it had moved.
 func TestUnmoved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := newFakes(t)
-		defer unix.Munmap(f.memory)
-		s := f.s
-		allot(s, uint64(rapid.IntRange(cost.FewVisits, 20).Draw(t, "quota")))
+		f := startFakes(t, rapid.Uint64Range(1, 40).Draw(t, "goroutines"), rapid.Uint64Range(cost.FewVisits, 20).Draw(t, "quota"))
 		f.add(40)
-		for i := range uint64(rapid.IntRange(1, 40).Draw(t, "goroutines")) {
-			f.start(i)
-		}
+		s := f.s
 		// tick returns the time that recUnmoved has for the first goroutine, 0 if there is none, and whether its
 		// stack is recorded.
 		tick := func() (until uint64, walked bool) {
@@ -123,9 +119,7 @@ func TestUnmoved(t *testing.T) {
 				looked = max(looked, mem.Load64(s.entry(0)+entryLooked*8))
 				continue
 			}
-			if until != looked {
-				t.Fatalf("it moved after the look at %d; the visit at %d says that it stayed until %d", looked, s.now, until)
-			}
+			testenv.Same(t, "until when the visit says that it stayed", until, looked)
 			f.move(0)
 			if until, walked = tick(); !walked || until != 0 {
 				t.Fatalf("it moved right after a visit: walked %v, stayed until %d", walked, until)
@@ -134,4 +128,164 @@ func TestUnmoved(t *testing.T) {
 		}
 		t.Fatal("no visit has found that it moved")
 	})
+}
+
+// move lets a waiting goroutine run and wait again.
+func (f *fakes) move(i uint64) {
+	seq := f.g(i) + f.s.Off.GTrackingSeq
+	mem.Store32(seq&^3, mem.Load32(seq&^3)+1<<(8*(seq&3)))
+	mem.Store64(f.g(i)+f.s.Off.GWaitSince, 0)
+}
+
+// TestMovers checks that goroutines that move are visited at every tick, beside many that do not move,
+// that these are visited too, and that a tick knows to which of them something has happened.
+func TestMovers(t *testing.T) {
+	const goroutines, movers, visits = 640, 10, 20
+	f := startFakes(t, goroutines, visits)
+	const input = 5 // the reason of one that waits for input: all others wake up for a timer
+	f.s.waits.Poll = 1 << input
+	reason := f.g(goroutines/movers) + f.s.Off.GWaitReason
+	mem.Store32(reason&^3, input<<(8*(reason&3)))
+	const usual = 300 // ticks until it is known which goroutines move
+	others := map[uint64]bool{}
+	for tick := range 2 * usual {
+		events := uint64(1)
+		for i := range uint64(movers) {
+			f.move(i * goroutines / movers)
+			if pc := f.g(i*goroutines/movers) + f.s.Off.GSchedPC; tick%2 == 0 && i%2 == 0 {
+				mem.Store64(pc, mem.Load64(pc)^4096) // it waits at another place than before
+				events++
+			}
+		}
+		mem.Store32(f.g(3*goroutines/movers)+f.s.Off.GStatus, []uint32{goruntime.GWaiting, goruntime.GRunnable}[tick%2]) // that it has been woken is nothing
+		f.s.events = 0
+		told := f.tick(t)
+		if tick >= usual && f.s.events != events {
+			t.Fatalf("tick %d: something has happened to %d goroutines, not %d", tick, f.s.events, events)
+		}
+		for i := range uint64(goroutines) {
+			goid := mem.Load64(f.g(i) + f.s.Off.GID)
+			_, visited := told[goid]
+			if moves := i%(goroutines/movers) == 0; !moves && visited {
+				others[goid] = true
+			} else if moves && !visited && tick >= usual {
+				t.Fatalf("tick %d does not visit goroutine %d, which moves", tick, goid)
+			}
+		}
+		f.check(t)
+	}
+	testenv.Same(t, "visited ones that do not move", len(others), goroutines-movers)
+}
+
+// TestMoversInTurn has more goroutines that move between two ticks than a tick may visit. Each is visited in its turn.
+func TestMoversInTurn(t *testing.T) {
+	const movers, visits = 100, 16
+	f := startFakes(t, movers, visits)
+	last := map[uint64]int{}
+	for tick := range 400 {
+		for i := range uint64(movers) {
+			f.move(i)
+		}
+		f.s.wanted = 0
+		told := f.tick(t)
+		for goid := range told {
+			last[goid] = tick
+		}
+		if tick < 100 {
+			continue // until it is known which goroutines move
+		}
+		testenv.Same(t, "visits of a tick", len(told), visits)
+		if w := f.s.wanted; w < movers*9/10 || w > movers*11/10 {
+			t.Fatalf("tick %d has %d goroutines that move, by what it found", tick, w)
+		}
+		for goid := range uint64(movers) {
+			if at := last[goid+1]; tick-at > movers/visits+1 {
+				t.Fatalf("tick %d: goroutine %d was last visited at tick %d", tick, goid+1, at)
+			}
+		}
+		f.check(t)
+	}
+}
+
+// TestCountStops gives the counter's values at visits, and what is counted from them.
+func TestCountStops(t *testing.T) {
+	type visit struct {
+		ms   int
+		seq  uint8
+		want source.Stops
+	}
+	for name, visits := range map[string][]visit{
+		"the first visit is where counting begins": {{0, 77, source.Stops{}}, {4, 80, source.Stops{N: 3}}, {8, 80, source.Stops{}}},
+		"past 255":                          {{0, 250, source.Stops{}}, {4, 4, source.Stops{N: 10}}},
+		"too many to know":                  {{0, 10, source.Stops{}}, {4, 10 + mostStops, source.Stops{N: mostStops, AtLeast: true}}},
+		"just not":                          {{0, 10, source.Stops{}}, {4, 10 + mostStops - 1, source.Stops{N: mostStops - 1}}},
+		"after a long time":                 {{0, 10, source.Stops{}}, {400, 35, source.Stops{N: 25, AtLeast: true}}, {404, 36, source.Stops{N: 1}}},
+		"few after a long time":             {{0, 10, source.Stops{}}, {400, 12, source.Stops{N: 2}}},
+		"at the pace of the last one":       {{0, 0, source.Stops{}}, {4, 100, source.Stops{N: 100}}, {16, 110, source.Stops{N: 10, AtLeast: true}}},
+		"after a long time at a known pace": {{0, 0, source.Stops{}}, {10, 10, source.Stops{N: 10}}, {110, 115, source.Stops{N: 105}}, {210, 255, source.Stops{N: 140}}, {310, 150, source.Stops{N: 151}}},
+		"none":                              {{0, 3, source.Stops{}}, {5000, 3, source.Stops{}}},
+	} {
+		var g stops
+		for _, v := range visits {
+			r := make(record, headWords)
+			r[headKind] = goruntime.GWaiting << 32
+			r[headCounts] = uint64(v.seq) << 56
+			g.count(r, time.Duration(v.ms)*time.Millisecond)
+			testenv.Same(t, fmt.Sprintf("%s: after %d ms", name, v.ms), g.untold, v.want)
+			g.untold = source.Stops{}
+		}
+	}
+	// A thread's record of its own goroutine may be older than the visit before it.
+	var g stops
+	r := make(record, headWords)
+	r[headKind], r[headCounts] = goruntime.GWaiting<<32, 9<<56
+	g.count(r, time.Millisecond)
+	r[headKind], r[headCounts], r[headRuns] = goruntime.GSyscall<<32|flagTaken<<48, 0, 8
+	g.count(r, 2*time.Millisecond)
+	r[headKind], r[headCounts], r[headRuns] = goruntime.GWaiting<<32, 11<<56, 0
+	g.count(r, 3*time.Millisecond)
+	testenv.Same(t, "with a record of the goroutine's own thread", g.untold, source.Stops{N: 2})
+}
+
+// stopper stops 100 times, then waits until it may go on.
+//
+//go:noinline
+func stopper(rounds chan struct{}) {
+	for range rounds {
+		for range 100 {
+			time.Sleep(time.Microsecond)
+		}
+	}
+}
+
+// TestStops counts the stops of a goroutine that is known to stop 101 times a round: 100 times it sleeps, then it waits for the next round,
+// which begins when these are counted. The scheduler may preempt it besides, and the collector to look at its stack.
+func TestStops(t *testing.T) {
+	var counted, seen atomic.Int64
+	r := newRecorder()
+	r.keep = func(s *taken) bool {
+		if slices.ContainsFunc(names(s.stack), func(f string) bool { return strings.HasSuffix(f, ".stopper") }) {
+			counted.Add(int64(s.stops.N))
+			seen.Add(1)
+		}
+		return false
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	begun := time.Now()
+	sessionWith(t, source.Config{Budget: 50, WaitFrames: true}, r, func() {
+		rounds := make(chan struct{})
+		go stopper(rounds)
+		testenv.Await(func() bool { return seen.Load() > 0 })
+		for i := range int64(3) {
+			rounds <- struct{}{}
+			testenv.Await(func() bool { return counted.Load() >= (i+1)*101 })
+		}
+		close(rounds)
+	})
+	runtime.ReadMemStats(&after)
+	most := 303 + int64(time.Since(begun)/(10*time.Millisecond)) + 4*int64(after.NumGC-before.NumGC+1)
+	if n := counted.Load(); n < 303 || n > most {
+		t.Errorf("%d stops are counted of 303 and what the scheduler may add: %d", n, most)
+	}
 }

@@ -3,20 +3,25 @@
 package native
 
 import (
+	"fmt"
 	"maps"
-	"math"
 	"os"
+	"os/exec"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
+	"golang.org/x/sys/unix"
 )
 
 const here = "github.com/gotach/profiler/sampler/internal/native."
@@ -44,7 +49,6 @@ type recorder struct {
 	labels  map[uint64][]map[string]string
 	last    map[uint64]time.Duration
 	err     error
-	start   time.Time
 	lacks   lacks
 	torn    int64             // stacks that do not end where they must; without walks that took too long
 	keep    func(*taken) bool // nil: keep all samples
@@ -114,10 +118,6 @@ func names(stack []tachyon.Frame) (n []string) {
 	return n
 }
 
-// near reports whether two shares differ by at most most. It returns false for a share that is NaN,
-// which has no samples.
-func near(a, b, most float64) bool { return math.Abs(a-b) <= most }
-
 // session samples while f runs.
 func session(t testing.TB, cfg source.Config, f func()) (*recorder, tachyon.Counts) {
 	t.Helper()
@@ -133,16 +133,13 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 		cfg.Budget = 100
 	}
 	cfg.Start = time.Now()
-	r.start = cfg.Start
 	n := New()
 	testenv.OK(t, n.Start(cfg, r))
 	f()
 	d := n.drain
 	n.Stop()
 	r.torn, r.lacks = d.torn, d.lacks
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	testenv.OK(t, r.err)
 	if c := n.Stats(); c.TicksReached > c.TicksAsked {
 		t.Errorf("%d of %d ticks", c.TicksReached, c.TicksAsked)
 	}
@@ -163,9 +160,7 @@ func TestMain(m *testing.M) {
 func TestTwice(t *testing.T) {
 	others := testenv.Running()
 	session(t, source.Config{}, func() {
-		if err := New().Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder()); err == nil {
-			t.Error("a second source could start")
-		}
+		testenv.Fails(t, "a second source", New().Start(source.Config{Rate: 100, Budget: 1, Start: time.Now()}, newRecorder()), "another native source is running")
 	})
 	session(t, source.Config{}, func() {})
 	testenv.NoneLeft(t, others)
@@ -233,5 +228,137 @@ func TestWholeSession(t *testing.T) {
 	}
 	if len(covered) > crowd || short > crowd/100 {
 		t.Errorf("%d goroutines were sampled, want %d; %d of them for less than %v; %+v", len(covered), crowd, short, lasted, stats)
+	}
+}
+
+// children are functions that run in a new process of this test binary.
+var children = map[string]func(){}
+
+// child runs one of the children and returns its output.
+func child(t *testing.T, name string, env ...string) (string, error) {
+	t.Helper()
+	return execute(nil, append(env, "GOTACH_NATIVE_CHILD="+name))
+}
+
+// alone reports whether the test is in a process of its own. If not, it runs the test in one.
+func alone(t *testing.T) bool {
+	t.Helper()
+	const variable = "GOTACH_NATIVE_ALONE"
+	if os.Getenv(variable) != "" {
+		return true
+	}
+	out, err := execute([]string{"-test.run=^" + t.Name() + "$", "-test.v"}, []string{variable + "=1"})
+	if t.Log(out); err != nil {
+		t.Error(err)
+	}
+	return false
+}
+
+func execute(args, env []string) (string, error) {
+	args = append([]string{os.Args[0]}, args...)
+	if emulator := os.Getenv("GOTACH_EMULATOR"); emulator != "" {
+		args = append([]string{emulator}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// park starts n goroutines that wait 15 to 20 frames deep.
+func park(n int) (stop func()) {
+	ch := make(chan struct{})
+	var up, down sync.WaitGroup
+	up.Add(n)
+	down.Add(n)
+	var deep func(d int)
+	deep = func(d int) {
+		if d == 0 {
+			up.Done()
+			<-ch
+			return
+		}
+		deep(d - 1)
+	}
+	for i := range n {
+		go func() { deep(15 + i%6); down.Done() }()
+	}
+	up.Wait()
+	time.Sleep(10 * time.Millisecond)
+	return func() { close(ch); down.Wait() }
+}
+
+type discard struct{ *recorder }
+
+func (discard) Sample(*source.Sample) {}
+
+// tickCosts measures ticks, on one thread. walk is the time of a tick that
+// walks all goroutines, rest that of one that records them without a walk because they have not run, tick that of a usual one
+// while they do not run, profile that of a goroutine profile.
+func tickCosts(t testing.TB, n int) (walk, rest, tick, profile time.Duration) {
+	defer park(n)()
+	runtime.GC() // stamps the goroutines that wait
+	s := New()
+	testenv.OK(t, s.Start(source.Config{Rate: 1, Budget: 100, Start: time.Now()}, discard{newRecorder()}))
+	sh := s.s
+	s.ticker.deleteTimer()
+	s.ticker.leave()
+	close(s.quit)
+	<-s.done
+	s.quit, s.done = make(chan struct{}), make(chan struct{})
+	close(s.done)
+	defer s.Stop()
+	s.drain.pass()
+	// Call the handler repeatedly on this thread, like GoroutineProfile. It must take this thread
+	// for the tick thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tid := sh.tid
+	defer func() { sh.tid = tid }()
+	sh.tid = uint64(unix.Gettid())
+	readClock(sh)
+	sh.visitLimit = ^uint64(0)
+	median := func(count int, before, f func()) time.Duration {
+		all := make([]time.Duration, count)
+		for i := range all {
+			before()
+			start := time.Now()
+			f()
+			all[i] = time.Since(start)
+		}
+		slices.Sort(all)
+		return all[count/2]
+	}
+	onTick := func() {
+		mem.StoreRelease(uintptr(unsafe.Pointer(&sh.tail)), sh.head) // as the drain does
+		callTick(sh)
+	}
+	count := max(15, min(2000, 2_000_000/n))
+	all := func() { sh.sweeps++ }
+	walk = median(15, func() { s.drain.roster.begin(monotonicNow()); all() }, onTick)
+	for range n/5000 + 2 {
+		onTick() // the ring holds 10,000 walks or so
+	}
+	rest = median(count, all, onTick)
+	onTick()
+	tick = median(count, func() {}, onTick)
+	records := make([]runtime.StackRecord, n+100)
+	profile = median(max(9, min(200, count)), func() {}, func() { runtime.GoroutineProfile(records) })
+	return walk, rest, tick, profile
+}
+
+// BenchmarkTick measures the work of ticks. For comparison it measures a goroutine profile of the same program.
+func BenchmarkTick(b *testing.B) {
+	for _, n := range []int{10, 1000, 10000, 100000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				walk, rest, tick, profile := tickCosts(b, n)
+				b.ReportMetric(float64(walk), "walk-ns")
+				b.ReportMetric(float64(rest), "rest-ns")
+				b.ReportMetric(float64(tick), "tick-ns")
+				b.ReportMetric(float64(profile), "goroutineprofile-ns")
+				b.ReportMetric(float64(profile)/float64(tick), "profiles/tick")
+			}
+		})
 	}
 }

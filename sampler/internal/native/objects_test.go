@@ -9,9 +9,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -122,6 +124,16 @@ func TestObjects(t *testing.T) {
 			}
 		}
 	}
+	awaitObjects(t, func(s *taken) {
+		if s.object == nil && s.stack[0].Line > 0 && s.stack[0].File == "" || s.object != nil && s.stack[0].Line != s.object.Number {
+			t.Errorf("%v has the object %+v", s.stack, s.object)
+		}
+	}, func(latest map[uint64]taken) []string { return wrongObjects(want, latest) })
+}
+
+// awaitObjects samples in two sessions until nothing is wrong with the latest sample of each goroutine.
+func awaitObjects(t *testing.T, each func(*taken), check func(latest map[uint64]taken) (wrong []string)) {
+	t.Helper()
 	for range 2 {
 		var mu sync.Mutex
 		latest := map[uint64]taken{}
@@ -129,12 +141,10 @@ func TestObjects(t *testing.T) {
 		r.keep = func(s *taken) bool {
 			mu.Lock()
 			defer mu.Unlock()
+			each(s)
 			x := *s
 			x.object = copyOf(s.object) // the drain changes its own
 			latest[s.goroutine] = x
-			if s.object == nil && s.stack[0].Line > 0 && s.stack[0].File == "" || s.object != nil && s.stack[0].Line != s.object.Number {
-				t.Errorf("%v has the object %+v", s.stack, s.object)
-			}
 			return false
 		}
 		var wrong []string
@@ -142,7 +152,7 @@ func TestObjects(t *testing.T) {
 			testenv.Await(func() bool {
 				mu.Lock()
 				defer mu.Unlock()
-				wrong = wrongObjects(want, latest)
+				wrong = check(latest)
 				return len(wrong) == 0
 			})
 		})
@@ -190,4 +200,103 @@ func wrongObjects(want map[uint64]string, latest map[uint64]taken) (wrong []stri
 		}
 	}
 	return wrong
+}
+
+// objectDrain returns a drain that knows no objects.
+func objectDrain() *drain {
+	l := goruntime.Layouts["go1.27"]
+	d := &drain{l: l, gs: make([]goroutine, 10), image: &goruntime.Image{}}
+	d.stacks = newStacks(newRecorder(), l, nil, true)
+	d.objects = d.newObjects()
+	d.objects.Cycle = 1
+	return d
+}
+
+// TestTurnAfterCollection has a collection between turns. In the turn that finds it nothing is known about the order.
+func TestTurnAfterCollection(t *testing.T) {
+	d := objectDrain()
+	next := func() uint64 { d.objects.Turn(d.objects.Now+time.Second, d.cycles.count()); return d.objects.Cycle }
+	testenv.Await(func() bool { next(); return next() != 0 }) // no collection by another cause between two turns
+	before := d.objects.Cycle
+	runtime.GC()
+	testenv.Same(t, "the turn after a collection", next(), 0)
+	testenv.Await(func() bool { return next() != 0 })
+	if after := d.objects.Cycle; before == after {
+		t.Errorf("cycle %d before the collection, %d after it", before, after)
+	}
+}
+
+// reused stays at its address. A local variable could be on the stack, which moves.
+var reused [512]uint64
+
+// TestChannelReused uses the memory of a channel for another channel after a collection. That the same
+// function waits for it says nothing, but another capacity does.
+func TestChannelReused(t *testing.T) {
+	d := objectDrain()
+	word := func(base uint64, offset uintptr) *uint64 { return &reused[base+uint64(offset)/8] }
+	at := func(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+	const g0, sudog, channel = 0, 128, 256
+	c := at(word(channel, 0))
+	*word(g0, d.l.GWaiting) = at(word(sudog, 0))
+	*word(sudog, d.l.SudogC) = c
+	*word(channel, d.l.HchanSize) = 3
+	st := &stack{ids: []uint32{0, 1}, valid: true, callers: objects.Callers{d.stacks.functions.Number("a")}, reason: tachyon.ObjectChannel}
+	// waits lets a goroutine wait for the channel and checks the number that its stack has then.
+	waits := func(what string, i uint64, want int32) {
+		t.Helper()
+		g := &d.gs[i]
+		g.id = i + 1
+		g.addWait(c)
+		g.parked = d.stacks.numbered(st, d.objects.Wait(objects.Waiter{Index: i, ID: g.id, G: uintptr(unsafe.Pointer(word(g0, 0)))}, st.reason, []uint64{c}, st.callers))
+		got := int32(0)
+		if x := g.parked.object; x != nil {
+			got = x.Number
+		}
+		testenv.Same(t, what, got, want)
+	}
+	wakes := func(i uint64) { d.gs[i].wait, d.gs[i].waits = 0, d.gs[i].waits[:0] }
+	waits("the first goroutine", 0, 0)
+	waits("the second one", 1, 1)
+	testenv.Same(t, "its capacity", d.gs[1].parked.object.Capacity, 3)
+	wakes(0)
+	wakes(1)
+	d.objects.Cycle = 2
+	waits("the same channel after a collection", 3, 1)
+	wakes(3)
+	d.objects.Cycle = 3
+	*word(channel, d.l.HchanSize) = 4
+	waits("the other channel", 4, 0)
+	waits("the other channel, the second goroutine", 5, 2)
+}
+
+// TestStackBesideData checks which words are part of a stack's key. For a running goroutine, data next to
+// return addresses does not change the stack, but an address of code does.
+func TestStackBesideData(t *testing.T) {
+	table := tableOfProgram(t)
+	st := newStacks(newRecorder(), table.L, table, false)
+	var here [1]uintptr
+	runtime.Callers(1, here[:])
+	find := func(sp0, sp1 uint64) *stack {
+		r := make(record, headWords+1)
+		r[0] = goruntime.GRunning<<32 | flagRunning<<48
+		r[headCounts], r[headWords] = 1, uint64(here[0])
+		r[headSP0], r[headSP1] = sp0, sp1
+		return st.find(r)
+	}
+	none := find(0, 0)
+	for _, data := range []uint64{1, 4095, 4096, 0xc000012345, 1 << 63, ^uint64(0)} {
+		if find(data, 0) != none || find(0, data) != none {
+			t.Errorf("another stack with the data %#x", data)
+		}
+	}
+	if find(uint64(here[0]), 0) == none || find(0, uint64(here[0])) == none {
+		t.Error("the same stack with an address of code")
+	}
+}
+
+func tableOfProgram(t *testing.T) *goruntime.FuncTable {
+	t.Helper()
+	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
+	img := testenv.Must(goruntime.FindImage(handlerPC))
+	return testenv.Must(goruntime.FindFuncTable(img, l, handlerPC))
 }

@@ -170,7 +170,6 @@ func testShifts(t *testing.T, list []shift, from int) {
 // TestProbeVDSO has signals to a thread in the vDSO and elsewhere, and checks what follows from their counts.
 func TestProbeVDSO(t *testing.T) {
 	f := newFakes(t)
-	defer unix.Munmap(f.memory)
 	s := f.s
 	f.start(1)
 	inside := uint64(f.stack + 512)
@@ -199,9 +198,7 @@ func TestProbeVDSO(t *testing.T) {
 			t.Errorf("%+v: %d outside, %d in the vDSO, %d asked, %d others", c, s.probeOutside, s.probeVDSO, s.probeAsked, s.probeOther)
 		}
 	}
-	if s.askedM != s.probeM {
-		t.Errorf("the M of a thread that was preempted reads as %#x", s.askedM)
-	}
+	testenv.Same(t, "the M of a thread that was preempted", s.askedM, s.probeM)
 	n := &Source{s: s, signal: int(unix.SIGURG), patience: cost.NewPatience(cost.CpuOfThread(), true)} // no handler knows the signals here
 	for _, c := range []struct {
 		outside, vdso uint64

@@ -70,9 +70,8 @@ func TestIdlePace(t *testing.T) {
 	}
 	s.hurry, s.asked = 1, period
 	for range 10 {
-		if tick(0, 0); s.idle != 0 {
-			t.Errorf("in a hurry ticks come later: after %v", time.Duration(s.idle))
-		}
+		tick(0, 0)
+		testenv.Same(t, "rest in a hurry", s.idle, 0)
 	}
 	s.hurry = 0
 	quiet(s.now, idleAfter)
@@ -120,9 +119,7 @@ func TestHasRun(t *testing.T) {
 			right = ran() == step.ran
 			return right
 		})
-		if !right {
-			t.Errorf("%s counts: %v", step.what, !step.ran)
-		}
+		testenv.Same(t, step.what, right, true)
 	}
 }
 
@@ -135,9 +132,7 @@ func TestWakeDrain(t *testing.T) {
 		s.now = ms * 1e6
 		s.asleep, *bell = 1, 0
 		wakeDrain(s, ran)
-		if (*bell == 0) != (s.asleep == 1) {
-			t.Error("the drain counts as asleep after the bell has rung")
-		}
+		testenv.Same(t, "asleep after the bell has rung", *bell == 0, s.asleep == 1)
 		return *bell == 1
 	}
 	for _, step := range []struct {
@@ -146,18 +141,14 @@ func TestWakeDrain(t *testing.T) {
 	}{
 		{1, false, false}, {61, false, false}, {70, true, false}, {100, false, false}, {101, true, true}, {200, false, true},
 	} {
-		if woke := tick(step.ms, step.ran); woke != step.wake {
-			t.Errorf("%+v: the drain is woken: %v", step, woke)
-		}
+		testenv.Same(t, step, tick(step.ms, step.ran), step.wake)
 	}
 	s.passes += 2
 	if tick(201, false) || tick(300, false) {
 		t.Error("the drain is woken although nothing has run since its last pass")
 	}
 	s.write = s.tail + ringWords/3
-	if !tick(301, false) {
-		t.Error("the drain is not woken although the ring is filling up")
-	}
+	testenv.Same(t, "woken when the ring is filling up", tick(301, false), true)
 }
 
 // TestRest checks how long the waits of the drain are, and that Stop ends all of them.
@@ -180,9 +171,7 @@ func TestRest(t *testing.T) {
 		check(true, cost.PassIdle)
 		go func() {
 			time.Sleep(time.Millisecond)
-			if n.s.asleep != 1 {
-				t.Error("the drain does not count as asleep in a long wait")
-			}
+			testenv.Same(t, "asleep in a long wait", n.s.asleep, 1)
 			n.rung <- struct{}{}
 		}()
 		check(true, time.Millisecond)
@@ -190,13 +179,9 @@ func TestRest(t *testing.T) {
 		check(true, cost.PassEvery)
 		go func() {
 			time.Sleep(time.Millisecond)
-			if !n.resting.CompareAndSwap(true, false) {
-				t.Error("the drain does not rest in a wait")
-			}
+			testenv.Same(t, "the drain rests in a wait", n.resting.CompareAndSwap(true, false), true)
 		}()
-		if n.rest(false, false) {
-			t.Error("it goes on although Stop has taken its place")
-		}
+		testenv.Same(t, "goes on although Stop has taken its place", n.rest(false, false), false)
 		close(n.quit)
 		if n.rest(true, false) || n.rest(false, false) {
 			t.Error("it goes on after Stop")
@@ -209,9 +194,8 @@ func TestRest(t *testing.T) {
 		wakeDrain(n.s, true)
 	}
 	go n.listen()
-	if ring(); mem.LoadAcquire(n.s.bell) != 0 {
-		t.Error("the bell rings while nobody waits for long")
-	}
+	ring()
+	testenv.Same(t, "bell while nobody waits for long", mem.LoadAcquire(n.s.bell), 0)
 	n.s.asleep = 1
 	ring()
 	select {

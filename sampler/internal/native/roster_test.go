@@ -3,6 +3,7 @@
 package native
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"golang.org/x/sys/unix"
 )
 
 // TestMaxTracked has more goroutines than maxTracked.
@@ -95,12 +97,9 @@ func testRosterIsBounded(t *testing.T) {
 	r := &roster{s: n.s, l: l, allgs: n.drain.roster.allgs, allp: n.drain.roster.allp}
 	n.s.goroutines = 0
 	defer r.free()
-	allocated := testenv.Allocated(func() { err = r.refresh() })
+	testenv.Bounded(t, 120_000, func() { err = r.refresh() })
 	if most := uint64(maxTracked + checked); err != nil || r.taken < uint64(maxTracked) || r.taken > most || r.read < 20_000 || r.left != r.read-r.taken {
 		t.Fatalf("%d of %d entries taken, %d left out: %v", r.taken, r.read, r.left, err)
-	}
-	if allocated > 120_000 {
-		t.Errorf("refresh has allocated %d bytes", allocated)
 	}
 	for fake := uint64(1); err == nil; fake++ {
 		err = r.include(fake)
@@ -126,8 +125,160 @@ func TestOneStack(t *testing.T) {
 		{0xc000100000, 0xc000100000, false},
 		{0, 0, false},
 	} {
-		if got := goruntime.OneStack(c.lo, c.hi); got != c.want {
-			t.Errorf("%#x to %#x: %v", c.lo, c.hi, got)
+		testenv.Same(t, fmt.Sprintf("%#x to %#x", c.lo, c.hi), goruntime.OneStack(c.lo, c.hi), c.want)
+	}
+}
+
+// TestReadNew reads lists that the runtime is about to change. Goroutines in new gs are visited at the same tick.
+func TestReadNew(t *testing.T) {
+	f := newFakes(t)
+	s := f.s
+	memory := testenv.Must(mem.Map(4096)) // the list
+	defer unix.Munmap(memory)
+	list := memory.Addr()
+	s.pid, s.allgs = uint64(unix.Getpid()), f.g(mostFakes-1)
+	s.adds, s.mapped, s.most = 1, chunkSize, 90
+	if mem.PlainReads {
+		s.plain = 1
+	}
+	length := func(n uint64) { mem.Store64(s.allgs+8, n) }
+	mem.Store64(s.allgs, uint64(list))
+	for i := range uint64(100) {
+		mem.Store64(list+uintptr(i)*8, uint64(f.g(i)))
+		mem.Store32(f.g(i)+s.Off.GStatus, goruntime.GDead)
+	}
+	tick := func(want uint64, complete bool) {
+		t.Helper()
+		before := s.listedAt
+		s.before, s.now = s.now, s.now+s.period
+		addNew(s)
+		if s.goroutines != want || s.listed != want {
+			t.Errorf("%d entries, %d read, want %d", s.goroutines, s.listed, want)
 		}
+		if at := s.listedAt; complete != (at == s.now) || !complete && at != before {
+			t.Errorf("all was read at %d, now is %d", at, s.now)
+		}
+	}
+	length(3)
+	tick(3, true)
+	length(50)
+	mem.Store64(list+40*8, 0) // not stored yet
+	tick(40, false)
+	since := s.listedAt
+	mem.Store64(list+40*8, uint64(f.g(40)))
+	tick(50, true)
+	for i := range s.goroutines {
+		testenv.Same(t, fmt.Sprint("entry ", i), mem.Load64(s.entry(i)+entryG*8), uint64(f.g(i)))
+	}
+	testenv.Same(t, "beginning of the goroutine of an entry of a later tick", mem.Load64(s.entry(45)+entryLooked*8), since)
+	length(60)
+	if s.plain == 0 {
+		mem.Store64(list+55*8, 1<<40) // not mapped
+		tick(55, false)
+		mem.Store64(list+55*8, uint64(list)) // no g
+		mem.Store64(list+s.Off.GStatus, 99)
+		tick(55, false)
+		mem.Store64(list+s.Off.GStatus, uint64(f.g(uint64(s.Off.GStatus/8))))
+		mem.Store64(list+55*8, uint64(f.g(55)))
+		mem.Store64(s.allgs, 1<<40) // not mapped
+		tick(55, false)
+		mem.Store64(s.allgs, uint64(list))
+	}
+	tick(60, true)
+
+	allot(s, 10)
+	f.tick(t)
+	listed := s.listedAt
+	length(70)
+	for i := uint64(60); i < 70; i++ {
+		f.start(i)
+	}
+	addNew(s)
+	told := f.tick(t)
+	for goid := range f.began {
+		if since, visited := told[goid]; !visited || since != s.now-listed {
+			t.Errorf("goroutine %d in a new g: visited %v, for the time since %d", goid, visited, s.now-since)
+		}
+	}
+
+	length(100)
+	tick(90, false)
+	testenv.Same(t, "the drain hears that the roster is full", s.full, 1)
+	tick(90, false)
+}
+
+// TestCountUp counts goroutines in made-up counters of the runtime, and adds up their number over some ticks.
+func TestCountUp(t *testing.T) {
+	f := newFakes(t)
+	s := f.s
+	s.allgs, s.sched, s.procs, s.nprocs = f.g(0), f.g(1), f.g(2), 2
+	s.Off.SchedFree, s.Off.SchedFreeBare, s.Off.SchedSystem, s.Off.PFree = 0, 8, 16, 24
+	all := func(n uint64) { mem.Store64(s.allgs+8, n) }
+	for i, n := range []uint32{10, 5, 4} {
+		mem.Store32(s.sched+uintptr(i)*8, n)
+	}
+	for i, n := range []uint32{3, 2} {
+		mem.Store64(s.procs+uintptr(i)*8, uint64(f.g(3+uint64(i))))
+		mem.Store32(f.g(3+uint64(i))+24, n)
+	}
+	all(20)
+	testenv.Same(t, "goroutines, although fewer than none are left", s.count(), 0)
+	all(100)
+	testenv.Same(t, "goroutines", s.count(), 76)
+	s.living = s.count()
+	for _, tick := range []struct{ all, stalled, shift, area uint64 }{
+		{104, 0, 0, 78_000}, // 76 and then 80 goroutines: 78 in the mean, for 1000 µs
+		{100, 400_000, 100_000, 78_000 + 80*100 + 76*300 + 78*600},
+		{100, 1_000_000, 1_000_000, 78_000 + 77_600 + 76_000},
+	} {
+		s.before, s.now, s.stalled, s.shift = s.now, s.now+1e6, tick.stalled, tick.shift
+		all(tick.all)
+		if s.countUp(); s.area != tick.area || s.living != tick.all-24 {
+			t.Errorf("%+v: the integral is %d, of %d goroutines at last", tick, s.area, s.living)
+		}
+	}
+}
+
+// TestLackBesideOthers has ten thousand goroutines that are there all the time. The error of the integral
+// does not grow with their number.
+func TestLackBesideOthers(t *testing.T) {
+	const stay, period = 10_000, 10 * time.Millisecond
+	for _, missing := range []time.Duration{0, time.Second} {
+		d := &drain{s: new(shared), end: true}
+		for area := time.Duration(0); d.now < 3*time.Second; d.now += period {
+			area += (stay + d.now/period%7*10) * period
+			d.lacks.ticked(area, d.now+period, d.now)
+		}
+		d.lacks.weights = d.lacks.area - missing
+		if got := d.lack(); got != missing { // no look has found any of it
+			t.Errorf("%v not seen, want %v", got, missing)
+		}
+	}
+}
+
+// TestLack has ten goroutines in a session of three seconds. Two of them have no sample.
+func TestLack(t *testing.T) {
+	d := &drain{s: new(shared)}
+	gs := make([]goroutine, 8)
+	for now := time.Second; now <= 3*time.Second; now += time.Second {
+		d.now, d.lacks.area = now, 10*now
+		d.end = now == 3*time.Second
+		for i := range gs {
+			if i == 0 && !d.end {
+				continue // its first sample comes at the end
+			}
+			g := &gs[i]
+			d.lacks.sampled(g, now, now)
+			g.seen, g.last = true, now
+		}
+		// The latest figure counts only if the one before was as high.
+		want := []time.Duration{0, 3 * time.Second, 6 * time.Second}[now/time.Second-1]
+		testenv.Same(t, now, d.lack(), want)
+	}
+	for i := range gs {
+		d.lacks.ended(&gs[i])
+	}
+	if d.lacks.living != 0 || d.lacks.last != 0 {
+		t.Errorf("%d goroutines are left, with %v", d.lacks.living, d.lacks.last)
 	}
 }

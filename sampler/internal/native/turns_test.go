@@ -17,19 +17,18 @@ import (
 
 // fakes is a roster of simulated goroutines. They have only the words that a visit reads.
 type fakes struct {
-	s      *shared
-	memory mem.Mapping
-	gs     uintptr
-	stack  uintptr
-	goid   uint64
-	began  map[uint64]uint64 // time of the start, by goid
-	born   map[uint64]uint64 // the same, or a later time at which it has run
+	s     *shared
+	gs    uintptr
+	stack uintptr
+	goid  uint64
+	began map[uint64]uint64 // time of the start, by goid
+	born  map[uint64]uint64 // the same, or a later time at which it has run
 }
 
-// fataler is a test, or one of rapid's runs of it.
-type fataler interface {
-	Fatal(...any)
-	Fatalf(string, ...any)
+// A fakeTest is a test, or one of rapid's runs of it.
+type fakeTest interface {
+	rapid.TB
+	Cleanup(func())
 }
 
 const (
@@ -37,7 +36,7 @@ const (
 	fakeSize  = 1024
 )
 
-func newFakes(t fataler) *fakes {
+func newFakes(t fakeTest) *fakes {
 	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
 	head := (unsafe.Sizeof(shared{}) + 63) &^ 63
 	sizes := []uintptr{head, ringWords * 8, maxChunks * 8, chunkSize * entryWords * 8, mostFakes * fakeSize, 4096, mostFakes/8 + 8}
@@ -55,7 +54,19 @@ func newFakes(t fataler) *fakes {
 	s.outside = base + sizes[6]
 	s.asked, s.period, s.now = 1e6, 1e6, 1e9
 	s.tornAfter, s.visitLimit = 1<<62, 1<<62
-	return &fakes{s: s, memory: memory, gs: base + sizes[4], stack: base + sizes[5], began: map[uint64]uint64{}, born: map[uint64]uint64{}}
+	t.Cleanup(func() { unix.Munmap(memory) })
+	return &fakes{s: s, gs: base + sizes[4], stack: base + sizes[5], began: map[uint64]uint64{}, born: map[uint64]uint64{}}
+}
+
+// startFakes returns n goroutines that wait, of which a tick may visit so many.
+func startFakes(t fakeTest, n, visits uint64) *fakes {
+	f := newFakes(t)
+	allot(f.s, visits)
+	f.add(n)
+	for i := range n {
+		f.start(i)
+	}
+	return f
 }
 
 func (f *fakes) g(i uint64) uintptr { return f.gs + uintptr(i)*fakeSize }
@@ -102,7 +113,7 @@ func (f *fakes) records(each func(kind uint64, w uintptr)) {
 
 // tick simulates a tick. It returns the visited goroutines, with the beginning of the time that a walked one's
 // sample stands for.
-func (f *fakes) tick(t fataler) (told map[uint64]uint64) {
+func (f *fakes) tick(t rapid.TB) (told map[uint64]uint64) {
 	told = map[uint64]uint64{}
 	f.records(func(kind uint64, w uintptr) {
 		goid, gap := mem.Load64(w+headGoid*8), f.s.now-mem.Load64(w+headBefore*8)
@@ -122,7 +133,7 @@ func (f *fakes) tick(t fataler) (told map[uint64]uint64) {
 }
 
 // check checks the structure of the circles.
-func (f *fakes) check(t fataler) {
+func (f *fakes) check(t rapid.TB) {
 	s, in := f.s, make([]bool, f.s.goroutines)
 	for name, c := range map[string]*circle{"moving": &s.moving, "active": &s.active, "still": &s.still} {
 		dead := uint64(0)
@@ -155,9 +166,7 @@ func (f *fakes) check(t fataler) {
 			t.Fatalf("entry %d: in a circle: %v", i, in[i])
 		}
 	}
-	if outs != s.outs {
-		t.Fatalf("%d entries are in no circle, but their count is %d", outs, s.outs)
-	}
+	testenv.Same(t, "entries that are in no circle", s.outs, outs)
 }
 
 // TestTurns starts and ends goroutines at random. Every living goroutine must be visited in its turn. The
@@ -165,7 +174,6 @@ func (f *fakes) check(t fataler) {
 func TestTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFakes(t)
-		defer unix.Munmap(f.memory)
 		s := f.s
 		allot(s, uint64(rapid.IntRange(3, 40).Draw(t, "quota")))
 		seen := map[uint64]bool{}
@@ -233,8 +241,6 @@ func TestTurns(t *testing.T) {
 			}
 		}
 		f.check(t)
-		if len(want) > 0 {
-			t.Fatalf("%d goroutines were not visited", len(want))
-		}
+		testenv.Same(t, "goroutines that were not visited", len(want), 0)
 	})
 }
