@@ -30,15 +30,12 @@ func TestFollow(t *testing.T) {
 	out.Batch(func() {
 		at(6, 9, 0)
 		at(5, 20, 0)
-		if isClosed(early) {
-			t.Error("Reach does not wait for the end of the batch")
-		}
+		testenv.Same(t, "reached before the end of the batch", isClosed(early), false)
 	})
 	if late := f.Reach(); !isClosed(early) || isClosed(late) {
 		t.Errorf("after a batch Reach is %v, the next one %v", isClosed(early), isClosed(late))
 	}
-	other, err := s.Follow(&fourth, ms(21)) // beside the second one
-	testenv.OK(t, err)
+	other := testenv.Must(s.Follow(&fourth, ms(21))) // beside the second one
 	out.Labels(5, ms(25), request("b"))
 	out.Batch(func() {
 		at(5, 25, 0)
@@ -48,9 +45,7 @@ func TestFollow(t *testing.T) {
 	ended := make(chan Part)
 	go func() {
 		part, err := f.End()
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.Same(t, "End", err, nil)
 		ended <- part
 	}()
 	for len(s.out.followers.seen) == 2 { // until a batch ends after the call of end
@@ -77,8 +72,7 @@ func TestFollow(t *testing.T) {
 
 	// Errors of a second sink end the following only. The session can end meanwhile.
 	third.room = 1
-	f, err = s.Follow(&third, ms(30))
-	testenv.OK(t, err)
+	f = testenv.Must(s.Follow(&third, ms(30)))
 	out.Batch(func() { at(5, 50, 0); at(6, 51, 0) })
 	if !isClosed(f.Failed()) || isClosed(f.Stopped()) || isClosed(other.Failed()) {
 		t.Error("the error of the sink is not told, or it is told of another one")
@@ -90,12 +84,8 @@ func TestFollow(t *testing.T) {
 	if part, err := other.End(); err != nil || part.Start != ms(21) || part.Stats.Samples != 5 || len(fourth.samples) != 5 {
 		t.Errorf("a third sink: %v, %+v", err, part)
 	}
-	if len(first.samples) != 11 {
-		t.Errorf("the session has %d samples", len(first.samples))
-	}
-	if _, err := s.Follow(&third, ms(60)); err != ErrEnded {
-		t.Errorf("a session that has ended can be followed: %v", err)
-	}
+	testenv.Same(t, "samples of the session", len(first.samples), 11)
+	testenv.Is(t, "a session that has ended", testenv.Err(s.Follow(&third, ms(60))), ErrEnded)
 }
 
 // TestReachOfSession: the session's own sink has everything after a look, too, and is told of all goroutines.
@@ -135,9 +125,7 @@ func TestReach(t *testing.T) {
 	f := testenv.Must(s.Follow(&m, ms(10)))
 	reach := f.Reach()
 	out.Batch(func() {})
-	if isClosed(reach) {
-		t.Error("Reach does not wait for the look")
-	}
+	testenv.Same(t, "reached before the look", isClosed(reach), false)
 	close(look)
 	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(20)}) })
 	if !isClosed(reach) || len(m.samples) != 1 || len(m.parts) != 1 || m.parts[0].FirstWeight != 10_000 {
@@ -156,9 +144,7 @@ func TestReach(t *testing.T) {
 		return len(f.waiting) == 1
 	})
 	out.Batch(func() {})
-	if len(s.out.followers.seen) != 1 {
-		t.Error("End does not wait for the look")
-	}
+	testenv.Same(t, "followers that wait for the look", len(s.out.followers.seen), 1)
 	close(look)
 	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(30)}) })
 	if part := <-ended; part.End != ms(30) || len(m.samples) != 2 {

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -74,8 +75,7 @@ func TestCrowd(t *testing.T) {
 		samples++
 	}
 	next := 0
-	for g, err := range r.Goroutines() {
-		testenv.OK(t, err)
+	for g := range testenv.All(t, r.Goroutines()) {
 		if int(g.ID) != next || g.CreatedAt != "server.go:1" || g.First != g.ID || g.Last != g.ID+2 || len(g.Labels) != 1 || g.Labels[0].Labels["request"] != strconv.Itoa(next) {
 			t.Fatalf("goroutine %d is %+v", next, g)
 		}
@@ -103,9 +103,7 @@ func size(t *testing.T, path string) int64 {
 // again under the same ids.
 func TestForgetsNoneThatComeAgain(t *testing.T) {
 	for by, want := range map[string]bool{"": false, "runtime.createfing": false, "main.main": true, "runtimes.Go": true} {
-		if once(by) != want {
-			t.Errorf("once(%q) is %v", by, !want)
-		}
+		testenv.Same(t, by, once(by), want)
 	}
 }
 
@@ -163,12 +161,8 @@ func TestManyLeaving(t *testing.T) {
 				}
 			}
 		})
-		if n := len(rec.known); n != c.kept {
-			t.Errorf("%d goroutines a second: %d are kept, want %d", c.perSecond, n, c.kept)
-		}
-		if got, want := rec.samples.Load(), int64(2*c.n-before); got != want {
-			t.Errorf("%d goroutines a second: %d samples, want %d", c.perSecond, got, want)
-		}
+		testenv.Same(t, fmt.Sprint(c.perSecond, " goroutines a second, are kept"), len(rec.known), c.kept)
+		testenv.Same(t, fmt.Sprint(c.perSecond, " goroutines a second, samples"), rec.samples.Load(), int64(2*c.n-before))
 	}
 }
 
@@ -189,7 +183,5 @@ func TestForgotten(t *testing.T) {
 			t.Fatalf("goroutine %d of %d: known %v, the next id %v", id, n, is, f.has(7*id+1))
 		}
 	}
-	if known != maxForgotten {
-		t.Errorf("%d ids are known", known)
-	}
+	testenv.Same(t, "known ids", known, maxForgotten)
 }

@@ -169,13 +169,10 @@ func readAll(t *rapid.T, parts []ended, ticks []tick) (samples map[uint64][]stri
 		for n := range 8 {
 			w.Intern(tachyon.Frame{File: "a.go", Func: fmt.Sprint("f", n), Line: int32(n)})
 		}
-		if _, err := w.WriteBatch(part.samples); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, testenv.Err(w.WriteBatch(part.samples)))
 		testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: part.goroutines()}))
 		r := testenv.Finish(t, &f, w, reader.New)
-		for s, err := range r.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, r.Samples()) {
 			if delivered[fmt.Sprint(s.Thread, s.Time)] {
 				text := fmt.Sprint(s.Interpreter, s.Status, s.Time)
 				for _, id := range s.Stack {

@@ -28,9 +28,7 @@ func TestSourcePlugsIn(t *testing.T) {
 		out.Goroutine(source.Goroutine{ID: 8, Parent: 1, CreatedBy: "main.main", CreatedAt: "/a.go:7"})
 		out.Goroutine(source.Goroutine{ID: 3, CreatedBy: "runtime.gcenable"})
 		out.Goroutine(source.Goroutine{ID: 10, CreatedBy: "main.main", Quiet: true}) // never sampled
-		if out.Goroutine(source.Goroutine{ID: 9, Parent: 1, CreatedBy: "github.com/gotach/profiler/internal/own.Go"}) {
-			t.Error("Out wants samples of the profiler's own goroutine")
-		}
+		testenv.Same(t, "Out wants samples of the profiler's own goroutine", out.Goroutine(source.Goroutine{ID: 9, Parent: 1, CreatedBy: "github.com/gotach/profiler/internal/own.Go"}), false)
 		out.Sample(&source.Sample{Goroutine: 1, Status: tachyon.OnCPU | tachyon.MainThread, Time: ms(1), Stack: []uint32{leaf, root}, Leaf: 0x40})
 		out.Labels(8, ms(2), request("a"))
 		out.Labels(8, ms(3), request("a")) // nothing new
@@ -40,9 +38,7 @@ func TestSourcePlugsIn(t *testing.T) {
 		out.Sample(&source.Sample{Goroutine: 3, System: true, Time: ms(2.5), Stack: []uint32{leaf}, Leaf: 0x40})
 		for i, by := range []string{"github.com/gotach/profiler.Open", "github.com/gotach/profiler/internal/own.Gone"} {
 			id := uint64(30 + i)
-			if !out.Goroutine(source.Goroutine{ID: id, CreatedBy: by}) {
-				t.Errorf("Out wants no samples of a goroutine created by %s", by)
-			}
+			testenv.Same(t, by, out.Goroutine(source.Goroutine{ID: id, CreatedBy: by}), true)
 			out.Sample(&source.Sample{Goroutine: id})
 			out.Gone(id)
 		}
@@ -274,9 +270,7 @@ func TestObjectsOfParts(t *testing.T) {
 		for _, o := range m.objects {
 			got += fmt.Sprint(" ", o.Kind, " ", o.Number)
 		}
-		if got != pass.want {
-			t.Errorf("pass %d gives the objects%s, want%s", i, got, pass.want)
-		}
+		testenv.Same(t, fmt.Sprint("objects of pass ", i), got, pass.want)
 	}
 }
 

@@ -31,9 +31,7 @@ func TestLive(t *testing.T) {
 			before := time.Now().Add(-time.Millisecond)
 			s := testenv.Must(Start(Config{Source: name, Budget: 100, MaxPause: time.Minute}, &m))
 			testenv.Await(func() bool { return s.Stats().TicksReached > 0 })
-			if s.Part().End != 0 {
-				t.Error("results before Stop")
-			}
+			testenv.Same(t, "results before Stop", s.Part().End, 0)
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
@@ -78,22 +76,14 @@ func TestConfig(t *testing.T) {
 		"negative MaxPause: -1ns":     {MaxPause: -1},
 		`source "natvie" is not auto`: {Source: "natvie"},
 	} {
-		if _, err := Start(cfg, &memory{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v", cfg, err)
-		}
+		testenv.Fails(t, want, testenv.Err(Start(cfg, &memory{})), want)
 	}
-	if _, err := Start(Config{}, nil); err == nil {
-		t.Error("no error without a sink")
-	}
+	testenv.Fails(t, "no sink", testenv.Err(Start(Config{}, nil)), "no sink")
 	// The sources' goroutines would belong to the bubble, and its time would not advance for them.
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := Start(Config{}, &memory{}); err != ErrBubble {
-			t.Error("in a bubble: ", err)
-		}
+		testenv.Is(t, "in a bubble", testenv.Err(Start(Config{}, &memory{})), ErrBubble)
 	})
-	if err := Allowed(); err != nil {
-		t.Error(err)
-	}
+	testenv.OK(t, Allowed())
 	for _, c := range []struct{ cfg, want Config }{
 		{Config{}, Config{Rate: 1000, Budget: 1, MaxPause: 10 * time.Millisecond, Source: Auto}},
 		{Config{Rate: 10_000, Budget: 100, MaxPause: 1, Source: Native}, Config{Rate: 10_000, Budget: 100, MaxPause: 1, Source: Native}},
@@ -147,14 +137,10 @@ func TestChoice(t *testing.T) {
 		if nat.starts != 0 && tt.source == Portable || nat.starts > 0 && nat.cfg.Fallback != (tt.source != Native) {
 			t.Errorf("%+v: native was tried with %+v, portable with %+v", tt, nat.cfg, port.cfg)
 		}
-		if list := s.Part().Goroutines; len(list) != 0 {
-			t.Errorf("%+v: goroutines of the source that failed are left: %+v", tt, list)
-		}
+		testenv.Same(t, "goroutines of the source that failed", len(s.Part().Goroutines), 0)
 	}
 	for _, port := range []candidate{noNative, (&scripted{refuse: forbidden}).candidate} {
-		if _, err := start(Config{Source: Portable}, &memory{}, nil, port); err == nil || !strings.Contains(err.Error(), "the portable source cannot run: ") {
-			t.Errorf("without any source: %v", err)
-		}
+		testenv.Fails(t, "without any source", testenv.Err(start(Config{Source: Portable}, &memory{}, nil, port)), "the portable source cannot run: ")
 	}
 }
 
@@ -174,9 +160,7 @@ func TestFails(t *testing.T) {
 			heard := make(chan error, 10)
 			var s *Sampler
 			s, err := start(Config{OnError: func(err error) {
-				if again := s.Stop(); again != err {
-					t.Errorf("Stop in OnError = %v, want %v", again, err)
-				}
+				testenv.Same(t, "Stop in OnError", s.Stop(), err)
 				heard <- err
 			}}, m, f.candidate, nil)
 			testenv.OK(t, err)
@@ -186,9 +170,7 @@ func TestFails(t *testing.T) {
 				f.out.Counted()
 			}
 			f.out.Fail(errors.New("a consequence"))
-			if err := <-heard; err != c.want {
-				t.Errorf("OnError got %v", err)
-			}
+			testenv.Same(t, "OnError got", <-heard, c.want)
 			if err := s.Stop(); err != c.want || f.stops != 1 || len(m.samples) != c.kept || m.fails > 1 || len(heard) != 0 || s.Stats().Samples != int64(c.kept) {
 				t.Errorf("%v, %d stops, %d samples, %d failed calls", err, f.stops, len(m.samples), m.fails)
 			}
@@ -205,15 +187,11 @@ func TestFails(t *testing.T) {
 				out.Gone(id + 1)
 			}
 		})
-		if err := s.Stop(); err != errFull {
-			t.Errorf("%s fails: %v", method, err)
-		}
+		testenv.Same(t, method, s.Stop(), errFull)
 	}
 	s, out := session(t, Config{}, &memory{})
 	out.Fail(nil)
-	if err := s.Stop(); err == nil {
-		t.Error("a source that fails without an error ends the session without one")
-	}
+	testenv.Same(t, "an error of Stop though the source fails without one", s.Stop() != nil, true)
 }
 
 // TestStops gives samples with stops to a session of two parts and to a follower. Each has all that came in its time, once, about a

@@ -7,7 +7,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // A machine simulates ticks, visits and passes with given costs, in ns.
@@ -99,9 +102,7 @@ func TestBudgetHolds(t *testing.T) {
 		m.tick, m.visit, m.handler, m.pass, m.movers = c.tick, c.visit, c.handler, 50e3, c.movers
 		m.run(20 * time.Second)
 		cost := m.run(20 * time.Second)
-		if got := fmt.Sprintf("%.2f %% %.0f %.0f", cost, m.rate(), float64(m.b.Quota)); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		testenv.Same(t, c.name, fmt.Sprintf("%.2f %% %.0f %.0f", cost, m.rate(), float64(m.b.Quota)), c.want)
 	}
 }
 
@@ -200,4 +201,38 @@ func TestCostIsNoMoreThanTheProcess(t *testing.T) {
 	if b.Total > time.Millisecond || b.Total < time.Millisecond*99/100 {
 		t.Errorf("the process used 1 ms, the cost is %v", b.Total)
 	}
+}
+
+// TestPatience checks when Start gives up.
+func TestPatience(t *testing.T) {
+	for name, c := range map[string]struct {
+		fallback bool
+		allow    time.Duration // after 100 ms
+		over     time.Duration // of CPU time
+	}{
+		"usual":                         {true, 0, StartLimit},
+		"no other source can take over": {false, 0, onlyLimit},
+		"is allowed more":               {true, StartLimit, StartLimit + 100*time.Millisecond},
+		"is allowed less":               {true, 100 * time.Millisecond, StartLimit},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cpu := time.Minute
+			p := NewPatience(func() time.Duration { return cpu }, c.fallback)
+			cpu += 100 * time.Millisecond
+			p.Allow(c.allow)
+			cpu = time.Minute + c.over
+			testenv.Same(t, name+": Start gives up", p.Over("") != nil, false)
+			cpu++
+			testenv.Same(t, name+": Start gives up late", p.Over("") != nil, true)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPatience(func() time.Duration { return 0 }, true)
+		if time.Sleep(onlyLimit / 2); p.Over("") != nil || !p.Lasts() {
+			t.Error("Start does not wait for a core")
+		}
+		if time.Sleep(onlyLimit / 2); p.Over("") == nil || p.Lasts() {
+			t.Error("Start waits for a core for ever")
+		}
+	})
 }

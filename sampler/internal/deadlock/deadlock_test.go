@@ -1,12 +1,14 @@
 package deadlock
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // TestWatch makes a look every 200 ms.
@@ -17,9 +19,7 @@ func TestWatch(t *testing.T) {
 			t.Helper()
 			for i := range n {
 				time.Sleep(200 * time.Millisecond)
-				if got := w.Look(time.Now(), stuck, mark(i)); got != (i == want) {
-					t.Errorf("%s: Look = %v at look %d", name, got, i)
-				}
+				testenv.Same(t, fmt.Sprint(name, ", look ", i), w.Look(time.Now(), stuck, mark(i)), i == want)
 			}
 		}
 		same := func(int) uint64 { return 9 }
@@ -31,20 +31,14 @@ func TestWatch(t *testing.T) {
 		}
 		looks("a second after Conclude", 5, true, same, 4)
 		for wait := 2 * time.Second; wait <= 2*maxPatience; wait *= 2 {
-			if w.Conclude(Alive, true, 9) {
-				t.Error("Conclude = true although a timer is set")
-			}
+			testenv.Same(t, "Conclude although a timer is set", w.Conclude(Alive, true, 9), false)
 			wait := min(wait, maxPatience)
-			if time.Sleep(wait - 1); w.Look(time.Now(), true, 9) {
-				t.Errorf("Look = true before %v have passed", wait)
-			}
-			if time.Sleep(time.Nanosecond); !w.Look(time.Now(), true, 9) {
-				t.Errorf("Look = false after %v", wait)
-			}
+			time.Sleep(wait - 1)
+			testenv.Same(t, wait-1, w.Look(time.Now(), true, 9), false)
+			time.Sleep(time.Nanosecond)
+			testenv.Same(t, wait, w.Look(time.Now(), true, 9), true)
 		}
-		if !w.Conclude(Dead, true, 9) {
-			t.Error("Conclude = false for a deadlock")
-		}
+		testenv.Same(t, "Conclude for a deadlock", w.Conclude(Dead, true, 9), true)
 	})
 }
 
@@ -72,9 +66,7 @@ func TestReasons(t *testing.T) {
 			}
 		}
 		for reason := range stuck {
-			if !slices.Contains(layout.Reasons, reason) {
-				t.Errorf("%s has no reason %q", version, reason)
-			}
+			testenv.Same(t, version+" has the reason "+reason, slices.Contains(layout.Reasons, reason), true)
 		}
 	}
 }

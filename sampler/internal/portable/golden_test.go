@@ -20,11 +20,16 @@ import (
 
 var update = flag.Bool("update", false, "write the .want files anew")
 
+// newSnapshot returns a snapshot and what gets its samples.
+func newSnapshot(waitFrames bool) (*recorder, *snapshot) {
+	r, s := newRecorder(), new(snapshot)
+	s.init(r, waitFrames)
+	return r, s
+}
+
 // readText reads one text of runtime.Stack as the source does.
 func readText(text []byte) (*recorder, lost) {
-	r := newRecorder()
-	var s snapshot
-	s.init(r, true)
+	r, s := newSnapshot(true)
 	l := s.read(text, true)
 	s.emit(time.Second, 2, func(int) int { return 0 })
 	return r, l
@@ -93,9 +98,7 @@ func TestNotStarted(t *testing.T) {
 		for _, tt := range tests {
 			text := stackText(fmt.Sprintf("goroutine 5 [%s]:\n%s%s", state, tt.body, by))
 			for _, waitFrames := range []bool{true, false} {
-				r := newRecorder()
-				var s snapshot
-				s.init(r, waitFrames)
+				r, s := newSnapshot(waitFrames)
 				s.read(text, true)
 				s.emit(time.Second, 0, nil)
 				var got []string
@@ -116,30 +119,22 @@ func TestNotStarted(t *testing.T) {
 
 // TestLabelChanges has a goroutine with other labels at some looks. Out gets only changes.
 func TestLabelChanges(t *testing.T) {
-	r := newRecorder()
-	var s snapshot
-	s.init(r, true)
+	r, s := newSnapshot(true)
 	for _, labels := range []string{"", ` {a: b}`, ` {a: b}`, ` {c: d, "e f": }`, ` {a: b}`, "", ""} {
 		s.read(stackText(strings.Replace(goroutineText(4, "select", "main.f"), "]:", "]"+labels+":", 1)), true)
 		s.emit(time.Second, 1, nil)
 	}
 	ab := map[string]string{"a": "b"}
-	if got, want := fmt.Sprint(r.labels[4]), fmt.Sprint([]map[string]string{ab, {"c": "d", "e f": ""}, ab, nil}); got != want {
-		t.Errorf("labels are %s, want %s", got, want)
-	}
+	testenv.Same(t, "labels", fmt.Sprint(r.labels[4]), fmt.Sprint([]map[string]string{ab, {"c": "d", "e f": ""}, ab, nil}))
 }
 
 // TestPanicEnds has a goroutine that panics at one look only.
 func TestPanicEnds(t *testing.T) {
-	r := newRecorder()
-	var s snapshot
-	s.init(r, true)
+	r, s := newSnapshot(true)
 	for i, fn := range []string{"main.f", "panic", "main.f"} {
 		s.read(stackText(goroutineText(4, "select", fn)), true)
 		s.emit(time.Second, 1, nil)
-		if got := r.samples[i].Status == tachyon.HasException; got != (fn == "panic") {
-			t.Errorf("in %s: status %b", fn, r.samples[i].Status)
-		}
+		testenv.Same(t, fn, r.samples[i].Status == tachyon.HasException, fn == "panic")
 	}
 }
 
@@ -171,25 +166,19 @@ func TestGarbage(t *testing.T) {
 // TestGarbageIsNoEnd checks that a goroutine does not count as ended if it could not be read once,
 // or if it is missing from a text that is cut off.
 func TestGarbageIsNoEnd(t *testing.T) {
-	r := newRecorder()
-	var s snapshot
-	s.init(r, true)
+	r, s := newSnapshot(true)
 	a, b := goroutineText(4, "select", "main.a"), goroutineText(5, "select", "main.b")
 	s.read(stackText(a, b), true)
 	for _, bad := range []string{
 		strings.Replace(b, "main.b(", "main.b", 1),
 		strings.Replace(b, "]:", "]", 1),
 	} {
-		if l := s.read(stackText(a, bad), true); l.dropped != 1 {
-			t.Errorf("%+v", l)
-		}
+		testenv.Same(t, "dropped", s.read(stackText(a, bad), true).dropped, 1)
 	}
 	if l := s.read(stackText(a, b[:20]), false); l.dropped != 0 || s.goroutines != 1 {
 		t.Errorf("%+v, %d goroutines in a text that is cut off", l, s.goroutines)
 	}
-	if len(r.gone) != 0 {
-		t.Errorf("%v are gone", r.gone)
-	}
+	testenv.Same(t, "gone", len(r.gone), 0)
 	s.read(stackText(a, b), true)
 	s.emit(0, 1, nil)
 	if len(r.samples) != 2 || len(r.stack(&r.samples[1])) != 2 {
@@ -199,9 +188,7 @@ func TestGarbageIsNoEnd(t *testing.T) {
 	for range 2 * oldAge {
 		s.read(stackText(a, b[:20]), false)
 	}
-	if !slices.Equal(r.gone, []uint64{5}) {
-		t.Errorf("%v are gone, want 5", r.gone)
-	}
+	testenv.SameList(t, "gone", r.gone, []uint64{5})
 	s.read(stackText(), true)
 	if !slices.Equal(r.gone, []uint64{5, 4}) || len(s.known) != 0 {
 		t.Errorf("%v are gone, want 5 and 4", r.gone)
@@ -216,9 +203,7 @@ func TestWhoRuns(t *testing.T) {
 		text = append(text, goroutineText(id+10, "runnable", "main.f"))
 	}
 	text = append(text, goroutineText(20, "running", "main.f"), goroutineText(21, "select", "main.f"))
-	r := newRecorder()
-	var s snapshot
-	s.init(r, false)
+	r, s := newSnapshot(false)
 	turns := make(map[uint64]int)
 	seed := 0
 	for range 300 {
@@ -242,13 +227,9 @@ func TestWhoRuns(t *testing.T) {
 				t.Fatalf("goroutine %d has a wait frame", p.Goroutine)
 			}
 		}
-		if n != 3 {
-			t.Fatalf("%d running goroutines, want 3", n)
-		}
+		testenv.Same(t, "running goroutines", n, 3)
 	}
-	if turns[20] != 300 {
-		t.Errorf("the goroutine with status running was running in %d of 300 samples", turns[20])
-	}
+	testenv.Same(t, "samples of the running goroutine that are marked", turns[20], 300)
 	for id := range uint64(6) {
 		if n := turns[id+10]; n < 50 || n > 150 {
 			t.Errorf("goroutine %d was running in %d of 300 samples, want about 100", id+10, n)
@@ -277,17 +258,11 @@ func TestUnchanged(t *testing.T) {
 	tick()
 	tick()
 	asked := out.frames
-	if n := testing.AllocsPerRun(100, tick); n != 0 {
-		t.Errorf("%v allocations a tick of 100 goroutines", n)
-	}
-	if out.frames != asked {
-		t.Errorf("%d more calls of Frame", out.frames-asked)
-	}
+	testenv.Same(t, "allocations a tick of 100 goroutines", testing.AllocsPerRun(100, tick), 0)
+	testenv.Same(t, "calls of Frame", out.frames, asked)
 	// New arguments change only the hash.
 	texts[0] = bytes.ReplaceAll(texts[0], []byte("(0x1)"), []byte("(0x2)"))
-	if n := testing.AllocsPerRun(100, tick); n != 0 {
-		t.Errorf("%v allocations a tick of 100 goroutines with new arguments", n)
-	}
+	testenv.Same(t, "allocations a tick of 100 goroutines with new arguments", testing.AllocsPerRun(100, tick), 0)
 }
 
 // quiet is an Out that keeps nothing.

@@ -1,6 +1,7 @@
 package portable
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"strings"
@@ -88,9 +89,7 @@ func TestRefused(t *testing.T) {
 			t.Fatalf("refused at a cost of %v: %+v", cost, s.Stats())
 		}
 	}
-	if s.buf != nil {
-		t.Errorf("a buffer of %d bytes although there are no looks", len(s.buf))
-	}
+	testenv.Same(t, "length of the buffer although there are no looks", cap(s.buf), 0)
 }
 
 // TestProbe estimates looks at many goroutines from the depths of their stacks, with bytes that take 5 µs. A number
@@ -233,15 +232,11 @@ func TestBusyMachine(t *testing.T) {
 			s.looked(tt.n, printed, tt.text)
 			now += p.next(now, s.spent(tt.text, procs, printed, rest, false), float64(procs))
 		}
-		if looks != tt.looks {
-			t.Errorf("%d looks at %d goroutines in a minute, want %d", looks, tt.n, tt.looks)
-		}
+		testenv.Same(t, fmt.Sprint("looks at ", tt.n), looks, tt.looks)
 	}
 	s := newScripted(1000)
 	s.allow(15, 0)
-	if got := s.spent(1000, 2, 3*ms, ms, true); got != 7*ms+restart {
-		t.Errorf("with a clock for the thread the tick cost %v", got)
-	}
+	testenv.Same(t, "with a clock for the thread the tick cost", s.spent(1000, 2, 3*ms, ms, true), 7*ms+restart)
 }
 
 // TestCount has a moment at which the runtime counts goroutines that have ended too.
@@ -263,8 +258,7 @@ func TestCount(t *testing.T) {
 		{[]int{50_000}, 1, 50_000},         // looks have been refused already
 	} {
 		s.blindAt.Store(c.blind)
-		if answers(c.answers...); s.count() != c.want {
-			t.Errorf("%+v", c)
-		}
+		answers(c.answers...)
+		testenv.Same(t, c, s.count(), c.want)
 	}
 }

@@ -1,12 +1,14 @@
 package portable
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -137,22 +139,16 @@ func TestJitter(t *testing.T) {
 // TestSuspended checks that a tick during which the machine was suspended does not stop sampling
 // for long.
 func TestSuspended(t *testing.T) {
-	if w := newPacer(1000, 1, 0).next(time.Hour, time.Hour, 2); w != time.Minute {
-		t.Errorf("after a tick of an hour the next one comes after %v", w)
-	}
+	testenv.Same(t, "after a tick of an hour the next one comes after", newPacer(1000, 1, 0).next(time.Hour, time.Hour, 2), time.Minute)
 }
 
 // TestLate checks that late ticks are not followed by a burst of ticks.
 func TestLate(t *testing.T) {
 	p := newPacer(1000, 100, 0)
 	p.random = func() float64 { return 0.5 }
-	if w := p.next(50*time.Millisecond, 0, 1); w != 0 {
-		t.Errorf("wait after the late tick: %v, want 0", w)
-	}
+	testenv.Same(t, "wait after the late tick", p.next(50*time.Millisecond, 0, 1), 0)
 	for i := range 3 {
-		if w := p.next(50*time.Millisecond+time.Duration(i)*time.Millisecond, 0, 1); w != time.Millisecond {
-			t.Errorf("wait %d after the late tick: %v, want 1 ms", i, w)
-		}
+		testenv.Same(t, fmt.Sprintf("wait %d after the late tick", i), p.next(50*time.Millisecond+time.Duration(i)*time.Millisecond, 0, 1), time.Millisecond)
 	}
 }
 

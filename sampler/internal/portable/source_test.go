@@ -1,15 +1,19 @@
 package portable
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // TestSession runs a session in a bubble, in which a look takes no time. The ticks come at the rate, and nothing
@@ -33,9 +37,7 @@ func TestSession(t *testing.T) {
 			}
 			last[p.Goroutine] = p.Time
 		}
-		if at := last[self()]; at != length {
-			t.Errorf("the last look is at %v, Stop at %v", at, length)
-		}
+		testenv.Same(t, "the last look", last[self()], length)
 		time.Sleep(time.Second)
 		if again := s.Stats(); again != st || len(r.samples) != n {
 			t.Errorf("Stats changes after Stop from %+v to %+v", st, again)
@@ -55,9 +57,7 @@ func TestWholeSession(t *testing.T) {
 		for _, sample := range r.samples {
 			times = append(times, sample.Time)
 		}
-		if times = slices.Compact(times); !slices.Equal(times, []time.Duration{0, time.Second}) {
-			t.Errorf("looks at %v in a session of a second", times)
-		}
+		testenv.SameList(t, "looks", slices.Compact(times), []time.Duration{0, time.Second})
 	})
 }
 
@@ -92,9 +92,7 @@ func TestBuffer(t *testing.T) {
 	if got := len(r.samples); got < 10 || got+int(s.dropped.Load()) != alive-1 {
 		t.Errorf("%d samples and %d dropped of %d goroutines", got, s.dropped.Load(), alive)
 	}
-	if want := alive * perGoroutine; len(s.buf) != want {
-		t.Errorf("the buffer is %d bytes, want %d", len(s.buf), want)
-	}
+	testenv.Same(t, "buffer", len(s.buf), alive*perGoroutine)
 	r.samples = nil
 	s.dropped.Store(0)
 	s.tick(1, false)
@@ -106,13 +104,159 @@ func TestBuffer(t *testing.T) {
 	for range shrinkAfter {
 		s.resize(1000)
 	}
-	if want := alive * perGoroutine / 4; len(s.buf) != want {
-		t.Errorf("the buffer is %d bytes, want %d", len(s.buf), want)
-	}
+	testenv.Same(t, "buffer", len(s.buf), alive*perGoroutine/4)
 	s.buf = make([]byte, maxBuffer/2+1)
 	s.resize(len(s.buf))
 	s.resize(len(s.buf))
-	if len(s.buf) != maxBuffer {
-		t.Errorf("the buffer grew to %d bytes", len(s.buf))
+	testenv.Same(t, "buffer", len(s.buf), maxBuffer)
+}
+
+func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
+
+// self returns the calling goroutine's id.
+func self() (id uint64) {
+	var buf [64]byte
+	fmt.Sscanf(string(buf[:runtime.Stack(buf[:], false)]), "goroutine %d ", &id)
+	return id
+}
+
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	held := false
+	testenv.Await(func() bool { held = ok(); return held })
+	if !held {
+		t.Fatal("the condition is still false after a minute")
 	}
+}
+
+// TestAgreement has a goroutine that waits. It compares its sample with its own description of itself.
+func TestAgreement(t *testing.T) {
+	r, s := newSnapshot(true)
+	buf := make([]byte, 4<<20)
+	look := func() {
+		r.samples = nil
+		testenv.Same(t, "lost", s.read(buf[:runtime.Stack(buf, true)], true), lost{})
+		s.emit(time.Second, 1, func(int) int { return 0 })
+	}
+	var done sync.WaitGroup
+	var m sync.Mutex
+	m.Lock()
+	chain, told := []runtime.Frame(nil), make(chan uint64) // the chain is that of the witness, innermost first
+	done.Go(func() {
+		var pcs [32]uintptr
+		frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+		for f, more := frames.Next(); more; f, more = frames.Next() {
+			chain = append(chain, f) // without runtime.goexit, the last one
+		}
+		told <- self()
+		m.Lock()
+	})
+	id := <-told
+	var sample *source.Sample
+	var st []tachyon.Frame
+	waitFor(t, func() bool {
+		look()
+		sample = &r.samples[slices.IndexFunc(r.samples, func(s source.Sample) bool { return s.Goroutine == id })]
+		st = r.stack(sample)
+		return st[0] == (tachyon.Frame{Func: "[sync.Mutex.Lock]"})
+	})
+	if sample.Status != 0 || st[1].Func != "internal/sync.runtime_SemacquireMutex" {
+		t.Errorf("status %b, stack %v", sample.Status, st)
+	}
+	if g := r.goroutines[id]; g.Parent != self() || !strings.HasSuffix(g.CreatedBy, ".(*WaitGroup).Go") || !strings.Contains(g.CreatedAt, "/waitgroup.go:") {
+		t.Errorf("created by %+v", g)
+	}
+	// The callers of the witness are as runtime.Callers returned them. It has itself gone on to another line.
+	own := len(st) - len(chain)
+	if own < 2 || st[own].Func != chain[0].Function || st[own].File != chain[0].File {
+		t.Fatalf("%v does not end in %v", st, chain)
+	}
+	for j, f := range chain[1:] {
+		testenv.Same(t, own+1+j, st[own+1+j], tachyon.Frame{Func: f.Function, File: f.File, Line: int32(f.Line)})
+	}
+	m.Unlock()
+	done.Wait()
+	waitFor(t, func() bool { look(); return slices.Contains(r.gone, id) }) // Out hears of its end
+}
+
+// recorder is an Out that keeps everything.
+type recorder struct {
+	ids        map[tachyon.Frame]uint32
+	frames     []tachyon.Frame
+	goroutines map[uint64]source.Goroutine
+	labels     map[uint64][]map[string]string
+	gone       []uint64
+	samples    []source.Sample
+	process    []source.Sample // of pseudo threads
+	failed     error
+	onSample   func()
+}
+
+func newRecorder() *recorder {
+	return &recorder{
+		ids:        make(map[tachyon.Frame]uint32),
+		goroutines: make(map[uint64]source.Goroutine),
+		labels:     make(map[uint64][]map[string]string),
+	}
+}
+
+func (r *recorder) Frame(f tachyon.Frame) uint32 {
+	id, ok := r.ids[f]
+	if !ok {
+		id = uint32(len(r.frames))
+		r.ids[f] = id
+		r.frames = append(r.frames, f)
+	}
+	return id
+}
+
+func (r *recorder) Goroutine(g source.Goroutine) bool {
+	if own.Created(g.CreatedBy) {
+		return false
+	}
+	if _, ok := r.goroutines[g.ID]; ok {
+		panic(fmt.Sprint("Goroutine was called twice for goroutine ", g.ID))
+	}
+	r.goroutines[g.ID] = g
+	return true
+}
+
+func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) {
+	r.labels[id] = append(r.labels[id], labels)
+}
+
+func (r *recorder) Gone(id uint64) { r.gone = append(r.gone, id) }
+
+func (r *recorder) Sample(s *source.Sample) {
+	if s.Process {
+		r.process = append(r.process, *s)
+		return
+	}
+	if _, ok := r.goroutines[s.Goroutine]; !ok {
+		panic(fmt.Sprint("Sample was called before Goroutine for goroutine ", s.Goroutine))
+	}
+	if s.Leaf != 0 {
+		panic("the portable source knows no addresses")
+	}
+	if r.onSample != nil {
+		r.onSample()
+	}
+	c := *s
+	c.Stack = append([]uint32(nil), s.Stack...)
+	r.samples = append(r.samples, c)
+}
+
+func (*recorder) Counted() {}
+
+func (r *recorder) Batch(f func()) { f() }
+
+func (r *recorder) Fail(err error) { r.failed = err }
+
+// stack returns a sample's frames.
+func (r *recorder) stack(s *source.Sample) []tachyon.Frame {
+	fs := make([]tachyon.Frame, len(s.Stack))
+	for i, id := range s.Stack {
+		fs[i] = r.frames[id]
+	}
+	return fs
 }
