@@ -12,10 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
 
@@ -143,9 +145,7 @@ func outcome(t *testing.T, w *Writer, failed []error) string {
 	var all []int
 	first := 0
 	for i, path := range w.Files() {
-		if _, err := recovery.Finish(path); err != nil {
-			t.Error(err)
-		}
+		testenv.OK(t, testenv.Err(recovery.Finish(path)))
 		list := times(t, path)
 		if i == 0 {
 			first = len(list)
@@ -176,9 +176,8 @@ func TestKilledBetweenFiles(t *testing.T) {
 	for range 3 {
 		write(t, w, 100_000, 0)
 	}
-	if w.last = start + 100_000_000; w.Full() {
-		t.Error("Full asks for a third file before the first one is finished")
-	}
+	w.last = start + 100_000_000
+	testenv.Same(t, "a third file before the first one is finished", w.Full(), false)
 	// A kill would leave the files in their present state.
 	dead := t.TempDir()
 	testenv.OK(t, os.CopyFS(dead, os.DirFS(dir)))
@@ -186,17 +185,11 @@ func TestKilledBetweenFiles(t *testing.T) {
 	end(t, w, nothing)
 	for file, want := range map[string][]int{"x.1.tach": upTo(1, 10), "x.2.tach": upTo(11, 13)} {
 		for _, path := range []string{filepath.Join(dir, file), filepath.Join(dead, file)} {
-			if got := times(t, path); !slices.Equal(got, want) {
-				t.Errorf("%s has samples of %v, want %v", path, got, want)
-			}
+			testenv.SameList(t, path, times(t, path), want)
 		}
 		path := filepath.Join(dead, file)
-		if res, err := recovery.Finish(path); err != nil || res.Finished {
-			t.Fatal(res, err)
-		}
-		if got := times(t, path); !slices.Equal(got, want) {
-			t.Errorf("%s, recovered, has samples of %v, want %v", path, got, want)
-		}
+		testenv.Same(t, "finished before", testenv.Must(recovery.Finish(path)).Finished, false)
+		testenv.SameList(t, path+", recovered", times(t, path), want)
 	}
 }
 
@@ -207,8 +200,7 @@ func TestKilledOften(t *testing.T) {
 	fill(t, w, 5, nil)
 	dead := t.TempDir()
 	put := func(name, from string) {
-		b, err := os.ReadFile(filepath.Join(dir, from))
-		testenv.OK(t, errors.Join(err, os.WriteFile(filepath.Join(dead, name), b, 0o600)))
+		testenv.OK(t, os.WriteFile(filepath.Join(dead, name), testenv.Must(os.ReadFile(filepath.Join(dir, from))), 0o600))
 	}
 	const killed = 20
 	for n := range killed {
@@ -227,24 +219,129 @@ func TestKilledOften(t *testing.T) {
 		}
 	}
 	running := testenv.Must(Create(filepath.Join(dead, "x.tach"), o))
-	other, err := Create(filepath.Join(dead, "x.tach"), options(t))
-	testenv.OK(t, err)
+	other := testenv.Must(Create(filepath.Join(dead, "x.tach"), options(t)))
 	want := []string{"x.1.tach", "x.1.tach.journal", "x.19.tach", "x.19.tach.journal", "x.20.tach", "x.20.tach.journal", "x.21.tach", "x.21.tach.journal",
 		"x.22.tach", "x.22.tach.journal", "x.23.tach", "x.23.tach.journal"}
-	if got := inside(t, dead); !slices.Equal(got, want) {
-		t.Errorf("%q is left, not %q", got, want)
-	}
+	testenv.SameList(t, "is left", inside(t, dead), want)
 	if len(said) != killed-3 || said[0] != "x.2.tach" || said[killed-4] != "x.18.tach" {
 		t.Errorf("said to be deleted: %q", said)
 	}
 	end(t, running, nothing)
 	end(t, other, nothing)
 	o.KeepBytes = 1
-	w, err = Create(filepath.Join(dead, "x.tach"), o)
-	testenv.OK(t, err)
+	w = testenv.Must(Create(filepath.Join(dead, "x.tach"), o))
 	want = []string{"x.20.tach", "x.20.tach.journal", "x.21.tach", "x.21.tach.journal", "x.22.tach", "x.23.tach", "x.24.tach", "x.24.tach.journal"}
-	if got := inside(t, dead); !slices.Equal(got, want) {
-		t.Errorf("%q is left, not %q", got, want)
-	}
+	testenv.SameList(t, "is left", inside(t, dead), want)
 	end(t, w, nothing)
+}
+
+// crowd makes new functions until the file takes no more samples: the journal has to grow, and the disk is full.
+func crowd(t *testing.T, w *Writer) {
+	t.Helper()
+	for i := 0; !w.broken; i++ {
+		if i > 100_000 {
+			t.Fatal("the disk is not full")
+		}
+		id := w.Intern(tachyon.Frame{Func: fmt.Sprint(strings.Repeat("f", 100), w.last, i)})
+		testenv.OK(t, testenv.Err(w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last, Stack: []uint32{id}}})))
+	}
+}
+
+// lose writes n samples at intervals of 100 ms, of which the Writer takes none, and returns how often it tried to make a file.
+func lose(t *testing.T, w *Writer, n int) (tries int) {
+	t.Helper()
+	for range n {
+		if w.Full() {
+			tries++
+			turn(w, nothing)
+		}
+		testenv.Same(t, "accepted", testenv.Must(w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 100_000, Stack: []uint32{w.Intern(tachyon.Frame{Func: "lost"})}}})), 0)
+		testenv.OK(t, errors.Join(w.Forget(7, 0), w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{{Number: 1}}}), w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 1}}})))
+	}
+	return tries
+}
+
+// While the disk is full, or the folder is gone, samples are dropped. When there is space, the session goes on in a new file, with rotation
+// and without, and the old one is finished with all samples that it had taken. A new file is tried once in a second.
+func TestFullDiskForAWhile(t *testing.T) {
+	for _, c := range []struct {
+		every time.Duration
+		gone  bool
+	}{{time.Hour, false}, {0, false}, {time.Hour, true}} {
+		o := options(t)
+		o.Every = c.every
+		var failed []error
+		o.Failed = func(err error) { failed = append(failed, err) }
+		w, dir := begin(t, o)
+		fill(t, w, 9, nothing)
+		undo := noJournals(syscall.ENOSPC)
+		crowd(t, w)
+		from := int(w.last-start)/100_000 + 1
+		if c.gone {
+			undo()
+			testenv.OK(t, os.Rename(dir, dir+".away"))
+			undo = func() { testenv.OK(t, os.Rename(dir+".away", dir)) }
+		}
+		testenv.Same(t, "tries in 3.5 s", lose(t, w, 35), 3)
+		if list := inside(t, dir); len(list) != 2 && !c.gone {
+			t.Errorf("while the disk is full the directory has %q", list)
+		}
+		undo()
+		lose(t, w, 5)
+		until := int(w.last-start) / 100_000
+		turn(w, nothing)
+		fill(t, w, 20, nothing)
+		end(t, w, nothing)
+		if len(failed) == 0 || len(failed) > 2 || !errors.Is(failed[0], syscall.ENOSPC) || !strings.Contains(failed[0].Error(), "dropped until") {
+			t.Errorf("%+v: failed %q", c, failed)
+		}
+		var all []int
+		for _, path := range w.Files() {
+			all = append(all, times(t, path)...)
+		}
+		testenv.SameList(t, c, slices.Compact(all), append(upTo(1, from-1), upTo(until+1, until+20)...))
+		testenv.SameList(t, c, inside(t, dir), slices.Sorted(slices.Values(names(w.Files()))))
+		testenv.Same(t, "files", len(w.Files()), 2)
+	}
+}
+
+// On a disk that is nearly full a new file comes later and later, and a session without rotation ends after many of them. A file
+// that cannot be finished takes its journal's bytes of those that are kept.
+func TestFullDiskAgainAndAgain(t *testing.T) {
+	testenv.Long(t)
+	for _, every := range []time.Duration{time.Hour, 0} {
+		o := options(t)
+		o.Every, o.Keep = every, 5
+		o.Failed = func(error) {}
+		w, dir := begin(t, o)
+		old := journal.Reserve
+		defer func() { journal.Reserve = old }()
+		journal.Reserve = func(f *os.File, off, size int64) error {
+			if off > 0 {
+				return syscall.ENOSPC
+			}
+			return old(f, off, size)
+		}
+		var err error
+		for faults := 0; faults < maxFaults+5 && err == nil; faults++ {
+			for i := 0; !w.broken && err == nil; i++ {
+				id := w.Intern(tachyon.Frame{Func: fmt.Sprint(strings.Repeat("f", 50_000), faults, i)})
+				_, err = w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1, Stack: []uint32{id}}})
+			}
+			if err == nil {
+				if wait := w.retry - w.last; faults > 8 && wait != maxWait || faults == 0 && wait != minWait {
+					t.Fatalf("after %d faults the Writer waits for %d µs", faults, wait)
+				}
+				w.last = w.retry
+				turn(w, nothing)
+			}
+		}
+		if split := every > 0; split != (err == nil) || !split && w.number != maxFaults+1 {
+			t.Errorf("every %v: the session ends with %v at file %d", every, err, w.number)
+		}
+		_ = w.Close(nothing)
+		if left, _ := filepath.Glob(filepath.Join(dir, "*.tach")); every > 0 && len(left) > 5 || len(left) > maxFaults+1 {
+			t.Errorf("%d files are left", len(left))
+		}
+	}
 }

@@ -51,9 +51,7 @@ func turn(w *Writer, finish func(*writer.Writer) error) {
 // write writes a sample of thread 1.
 func write(t *testing.T, w *Writer, later uint64, stack ...uint32) {
 	t.Helper()
-	if _, err := w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + later, Stack: stack}}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, testenv.Err(w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + later, Stack: stack}})))
 }
 
 // end ends a session.
@@ -81,8 +79,7 @@ func open(t *testing.T, path string) *reader.Reader {
 // times returns the times of a file's samples, in tenths of a second since the start.
 func times(t *testing.T, path string) (list []int) {
 	t.Helper()
-	for s, err := range open(t, path).Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, open(t, path).Samples()) {
 		list = append(list, int(s.Time-start)/100_000)
 	}
 	return list
@@ -143,14 +140,10 @@ func TestKeep(t *testing.T) {
 			}
 			fill(t, w, 25, nothing)
 			end(t, w, nothing)
-			if got := names(w.Files()); !slices.Equal(got, tc.kept) {
-				t.Errorf("kept %q, want %q", got, tc.kept)
-			}
+			testenv.SameList(t, "kept", names(w.Files()), tc.kept)
 			want := append(slices.Clone(tc.kept), tc.present...)
 			slices.Sort(want)
-			if got := inside(t, dir); !slices.Equal(got, want) {
-				t.Errorf("the directory has %q, want %q", got, want)
-			}
+			testenv.SameList(t, "the directory", inside(t, dir), want)
 		})
 	}
 }
@@ -194,33 +187,116 @@ func TestKeepReason(t *testing.T) {
 		}
 	}
 	at(1500, func() { // 150 s: files 1 to 7 are finished, 5 to 7 are there
-		if got := names(w.Files()); !slices.Equal(got, []string{"x.5.tach", "x.6.tach", "x.7.tach"}) {
-			t.Fatalf("finished before: %v", got)
-		}
+		testenv.SameList(t, "finished before", names(w.Files()), []string{"x.5.tach", "x.6.tach", "x.7.tach"})
 		if !w.Keep(start+150_000_000, "why") || w.Keep(start+209_000_000, "again") {
 			t.Error("Keep is not once a minute")
 		}
 		progress := tachyon.Records{Progress: &tachyon.Progress{}}
 		testenv.OK(t, w.WriteRecords(&progress))
-		if progress.Progress.Kept != "why" {
-			t.Errorf("the progress says %q", progress.Progress.Kept)
-		}
+		testenv.Same(t, "the reason in the progress", progress.Progress.Kept, "why")
 	})
 	if w.reason(start+89_000_000, start+89_900_000) != "" || w.reason(start+80_000_000, start+91_000_000) != "why" || w.reason(start+200_000_000, start+220_000_000) != "why" || w.reason(start+211_000_000, start+230_000_000) != "" {
 		t.Error("the reason is not that of the minute before and after")
 	}
 	at(1700, func() { // file 8 counts with those before the moment, which would be the three others
-		if got, want := names(w.Files()), []string{"x.6.tach", "x.7.tach", "x.8.tach"}; !slices.Equal(got, want) {
-			t.Errorf("finished soon after: %v, want %v", got, want)
-		}
+		testenv.SameList(t, "finished soon after", names(w.Files()), []string{"x.6.tach", "x.7.tach", "x.8.tach"})
 	})
 	at(4000, nil)
 	end(t, w, nothing)
 	// Of those that end from 90 s on and begin until 210 s three are kept, and three of the others.
-	if got, want := names(w.Files()), []string{"x.9.tach", "x.10.tach", "x.11.tach", "x.18.tach", "x.19.tach", "x.20.tach"}; !slices.Equal(got, want) {
-		t.Errorf("finished: %v, want %v", got, want)
+	testenv.SameList(t, "finished", names(w.Files()), []string{"x.9.tach", "x.10.tach", "x.11.tach", "x.18.tach", "x.19.tach", "x.20.tach"})
+	testenv.Same(t, "files", len(inside(t, dir)), 6)
+}
+
+// A session without rotation begins a new file when the old one cannot count more samples.
+// Each file has its own metadata and checksum, and all files are kept.
+func TestFull(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.tach")
+	for _, name := range []string{"x.3.tach", "x.9.tach"} {
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("of an earlier session"), 0o600))
 	}
-	if got := inside(t, dir); len(got) != 6 {
-		t.Errorf("there are %v", got)
+	o := options(t)
+	o.Every, o.Keep, o.KeepBytes, o.Samples = 0, 1, 1, 40
+	begun, ended := 0, 0
+	o.Begin = func(w *writer.Writer, start uint64) error {
+		begun++
+		return w.Provisional("part", begun)
+	}
+	finish := func(w *writer.Writer) error {
+		ended++
+		return w.AddMetadata("part", ended)
+	}
+	w := testenv.Must(Create(path, o))
+	testenv.Same(t, "the first file", w.Path(), path)
+	fill(t, w, 100, finish)
+	end(t, w, finish)
+	testenv.SameList(t, "files", names(w.Files()), []string{"x.tach", "x.2.tach", "x.4.tach"})
+	var all []int
+	for i, path := range w.Files() {
+		all = append(all, times(t, path)...)
+		r := open(t, path)
+		testenv.Same(t, path, testenv.Must(r.VerifyChecksum()), true)
+		want := fmt.Sprintf(`{"gotach":"part","part":%d}`, i+1)
+		if got := r.MetadataObjects(); len(got) != 2 || got[0] != want {
+			t.Errorf("%s: metadata %q, want %s and a checksum", path, got, want)
+		}
+		if h := r.Header(); h.Samples > 40 || h.Start != start+uint64(i)*4_000_000 {
+			t.Errorf("%s: %d samples from %d on", path, h.Samples, h.Start)
+		}
+	}
+	testenv.SameList(t, "samples", all, upTo(1, 100))
+	for _, name := range []string{"x.3.tach", "x.9.tach"} {
+		testenv.Same(t, "content", string(testenv.Must(os.ReadFile(filepath.Join(dir, name)))), "of an earlier session")
+	}
+}
+
+// Frames keep their ids in all files. This is also true for different names that are the
+// same name in a file because they are not valid UTF-8.
+func TestFrames(t *testing.T) {
+	o := options(t)
+	o.Every, o.Samples = 0, 5
+	w, _ := begin(t, o)
+	var stack []uint32
+	want := []string{"a", "bad\uFFFD", "bad\uFFFD", "b", "c"}
+	for i, name := range []string{"a", "bad\xff", "bad\xfe", "b", "c"} {
+		id := w.Intern(tachyon.Frame{Func: name})
+		if again := w.Intern(tachyon.Frame{Func: name}); id != uint32(i) || again != id {
+			t.Errorf("%q has id %d, then %d, want %d", name, id, again, i)
+		}
+		stack = append(stack, id)
+		for range 3 {
+			turn(w, nothing)
+			write(t, w, 1, stack...)
+		}
+		testenv.Fails(t, "a frame too many", testenv.Err(w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 1, Stack: []uint32{id + 1}}})), "refers to frame")
+	}
+	end(t, w, nothing)
+	n := 0
+	for _, path := range w.Files() {
+		r := open(t, path)
+		for s := range testenv.All(t, r.Samples()) {
+			var got []string
+			for _, id := range s.Stack {
+				got = append(got, r.Frames()[id].Func)
+			}
+			testenv.SameList(t, fmt.Sprint("sample ", n), got, want[:n/3+1])
+			n++
+		}
+	}
+	if n != 15 || len(w.Files()) < 3 {
+		t.Errorf("%d samples in %q", n, w.Files())
+	}
+}
+
+// All samples go to a device; no other file begins.
+func TestDevice(t *testing.T) {
+	o := options(t)
+	o.Samples = 10
+	w := testenv.Must(Create(os.DevNull, o))
+	fill(t, w, 100, nothing)
+	testenv.Same(t, "files", w.number, 1)
+	if err := w.Close(nothing); err != nil || !slices.Equal(w.Files(), []string{os.DevNull}) {
+		t.Errorf("files %q, %v", w.Files(), err)
 	}
 }

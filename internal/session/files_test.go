@@ -5,13 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/reader"
-	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
@@ -29,24 +27,6 @@ func opened(t *testing.T, dir string, change func(*Config)) (*Session, *testenv.
 	s := testenv.Must(Open(c))
 	t.Cleanup(func() { _ = s.Stop() })
 	return s, log
-}
-
-// count returns the number of samples in a file.
-func count(t *testing.T, path string) int {
-	t.Helper()
-	return testenv.Count(t, reader.Open, path)
-}
-
-// metadata returns what a finished file says about its session.
-func metadata(t *testing.T, path string) *tachyon.Metadata {
-	t.Helper()
-	r := testenv.Must(reader.Open(path))
-	defer r.Close()
-	m, err := r.Metadata()
-	if err != nil || m.Session == nil || r.Unfinished() {
-		t.Fatal("no session in the metadata, or an unfinished file: ", err)
-	}
-	return m
 }
 
 // A session begins a new file after some time and keeps two finished files.
@@ -69,9 +49,7 @@ func TestRotate(t *testing.T) {
 			s, log := opened(t, dir, func(c *Config) {
 				c.RotateEvery, c.KeepFiles, c.Source, c.Sync, c.MaxPause = 20*time.Millisecond, 2, source, MinSync, time.Minute
 			})
-			if want := filepath.Join(dir, "x.4.tach"); s.Path() != want {
-				t.Errorf("the first file is %s, want %s", s.Path(), want)
-			}
+			testenv.Same(t, "the first file", s.Path(), filepath.Join(dir, "x.4.tach"))
 			testenv.Await(func() bool { return fileNumber(s) >= 7 })
 			if err := s.Stop(); err != nil || len(log.Lines()) > 0 {
 				t.Fatal(err, log.Lines())
@@ -81,15 +59,9 @@ func TestRotate(t *testing.T) {
 				t.Fatalf("the last file is %s", s.Path())
 			}
 			want := []string{filepath.Join(dir, fmt.Sprintf("x.%d.tach", last-1)), filepath.Join(dir, fmt.Sprintf("x.%d.tach", last))}
-			if got := s.Files(); !slices.Equal(got, want) {
-				t.Fatalf("kept %q, want %q", got, want)
-			}
-			if list, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(list) != 3 {
-				t.Errorf("files in the directory: %q", list)
-			}
-			if b, err := os.ReadFile(earlier); err != nil || string(b) != "another's" {
-				t.Errorf("the file that was there: %q, %v", b, err)
-			}
+			testenv.SameList(t, "kept", s.Files(), want)
+			testenv.Same(t, "files in the directory", len(testenv.Must(os.ReadDir(dir))), 3)
+			testenv.Same(t, "the file that was there", string(testenv.Must(os.ReadFile(earlier))), "another's")
 			if waits := checkFiles(t, s, last-4); waits == 0 && source == sampler.Native {
 				t.Error("no sample waits for the channel")
 			}
@@ -103,46 +75,6 @@ func fileNumber(s *Session) (n int) {
 	return n
 }
 
-// shorter is a sink whose files are full after 100 samples.
-type shorter struct {
-	sampler.Sink
-	samples int
-}
-
-func (k *shorter) WriteBatch(list []tachyon.Sample) (int, error) {
-	k.samples += len(list)
-	return k.Sink.WriteBatch(list)
-}
-
-func (k *shorter) Full() bool { return k.samples >= 100 }
-
-func (k *shorter) Next(at time.Duration, cut func() sampler.Part) {
-	k.samples = 0
-	k.Sink.Next(at, cut)
-}
-
-// A session without rotation begins a new file when the header of the old one cannot count
-// more samples. The files belong to one session, and each has its own metadata.
-func TestFileFull(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "x.tach")
-	WrapSink = func(s sampler.Sink) sampler.Sink { return &shorter{Sink: s} }
-	s, log := opened(t, dir, func(c *Config) { c.KeepFiles, c.KeepBytes = 1, rotate.MinKeepBytes })
-	WrapSink = nil
-	testenv.Await(func() bool { return fileNumber(s) >= 3 })
-	if err := s.Stop(); err != nil || len(log.Lines()) > 0 {
-		t.Fatal(err, log.Lines())
-	}
-	want := []string{path}
-	for i := 2; i <= max(3, fileNumber(s)); i++ {
-		want = append(want, strings.Replace(path, "x.tach", fmt.Sprintf("x.%d.tach", i), 1))
-	}
-	if files := s.Files(); !slices.Equal(files, want) || s.Path() != want[len(want)-1] {
-		t.Errorf("files %q, the last one %s, want %q", files, s.Path(), want)
-	}
-	checkFiles(t, s, 1)
-}
-
 // checkFiles checks that each of a session's files has samples, a checksum and the metadata
 // of its own part, and none of the profiler's own goroutines. Parts are numbered from first, and there is no
 // gap in time between them. checkFiles returns how many samples wait for a channel that their file describes.
@@ -151,12 +83,12 @@ func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 	const module = "github.com/gotach/profiler"
 	var end time.Time
 	for i, path := range s.Files() {
-		if count(t, path) == 0 && path != s.Path() {
+		if testenv.Count(t, reader.Open, path) == 0 && path != s.Path() {
 			t.Errorf("%s has no samples", path)
 		}
 		r := testenv.Must(reader.Open(path))
 		defer r.Close()
-		m := metadata(t, path)
+		m := testenv.Metadata(t, reader.Open, path)
 		d := m.Session
 		if d.Part != first+i || !d.SessionStart.Equal(s.about.start) || d.Start.UnixMicro() != int64(r.Header().Start) || d.Error != "" || d.Samples != int64(r.Header().Samples) {
 			t.Errorf("%s: part %d of the session at %v, start %v, error %q, %d of %d samples", path, d.Part, d.SessionStart, d.Start, d.Error, d.Samples, r.Header().Samples)
@@ -178,8 +110,7 @@ func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 			channels[o.Number] = o.Kind == tachyon.ObjectChannel
 		}
 		frames := r.Frames()
-		for sample, err := range r.Samples() {
-			testenv.OK(t, err)
+		for sample := range testenv.All(t, r.Samples()) {
 			root := tachyon.Frame{}
 			for _, id := range sample.Stack {
 				root = frames[id]
@@ -213,13 +144,9 @@ func TestExpand(t *testing.T) {
 		"%%p":             "%p",
 		"ünïcode-%%-%t.x": "ünïcode-%-20261121T064844.x",
 	} {
-		if got := expand(in, start); got != want {
-			t.Errorf("expand(%q) = %q, want %q", in, got, want)
-		}
+		testenv.Same(t, in, expand(in, start), want)
 	}
-	if got := fileName("a/b\x00c"); got != "a_b_c" {
-		t.Errorf("fileName returns %q, want the path element a_b_c", got)
-	}
+	testenv.Same(t, "a path element", fileName("a/b\x00c"), "a_b_c")
 }
 
 // TestSessionKeep: when Keep returns, the reason is in the file, as a reader sees it if the program is killed then; later it is in the finished one.
@@ -236,13 +163,9 @@ func TestSessionKeep(t *testing.T) {
 	if says() != "" || !Keep("p99 is 800ms") || s.Keep("another") {
 		t.Error("Keep is not once a minute")
 	}
-	if got := says(); got != "p99 is 800ms" {
-		t.Errorf("a kill now leaves the reason %q", got)
-	}
+	testenv.Same(t, "a kill now leaves the reason", says(), "p99 is 800ms")
 	testenv.OK(t, s.Stop())
-	if got := says(); got != "p99 is 800ms" {
-		t.Errorf("the finished file has the reason %q", got)
-	}
+	testenv.Same(t, "the finished file has the reason", says(), "p99 is 800ms")
 	if s.Keep("late") || Keep("late") {
 		t.Error("Keep after Stop does something")
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
@@ -75,14 +76,14 @@ func TestFullDisk(t *testing.T) {
 		if len(files) != 2 {
 			t.Fatalf("files %q", files)
 		}
-		a, b := metadata(t, files[0]).Session, metadata(t, files[1]).Session
+		a, b := testenv.Metadata(t, reader.Open, files[0]).Session, testenv.Metadata(t, reader.Open, files[1]).Session
 		if a.Unwritten == 0 || a.Unwritten != st.Unwritten || a.Dropped < 1 || a.Dropped+b.Dropped != st.Dropped || b.Unwritten != 0 || a.Samples+b.Samples != st.Samples {
 			t.Errorf("%v and %v unwritten, %d and %d dropped; in all %v, %d", a.Unwritten, b.Unwritten, a.Dropped, b.Dropped, st.Unwritten, st.Dropped)
 		}
 		if end := a.Start.Add(a.Duration); end.UnixMicro() != b.Start.UnixMicro() || a.Duration < a.Unwritten {
 			t.Errorf("the first file ends at %v, the second begins at %v", end, b.Start)
 		}
-		if n := count(t, files[0]); int64(n) != a.Samples || n == 0 {
+		if n := testenv.Count(t, reader.Open, files[0]); int64(n) != a.Samples || n == 0 {
 			t.Errorf("%d samples of %d", n, a.Samples)
 		}
 	}
