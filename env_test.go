@@ -154,18 +154,14 @@ func FuzzEnvironment(f *testing.F) {
 		log := &testenv.Log{}
 		var c config
 		var err error
-		n := testenv.Allocated(func() {
+		size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports) + len(rotate) + len(keep) + len(sync) + len(system)
+		testenv.Bounded(t, 1<<20+1000*size, func() {
 			c, err = newConfig([]Option{Logger(log.Logger())}, env("PROFILE_OUT="+out, "PROFILE_RATE="+rate, "PROFILE_BUDGET="+budget,
 				"PROFILE_SOURCE="+source, "PROFILE_COMPRESSION="+compression, "PROFILE_EXPORT="+exports, "PROFILE_ROTATE="+rotate, "PROFILE_KEEP="+keep, "PROFILE_SYNC="+sync, "PROFILE_PAUSE="+sync, "PROFILE_SYSTEM="+system))
 		})
-		if size := len(out) + len(rate) + len(budget) + len(source) + len(compression) + len(exports) + len(rotate) + len(keep) + len(sync) + len(system); n > uint64(1<<20+1000*size) {
-			t.Errorf("%d bytes allocated for values of %d", n, size)
-		}
 		testenv.OK(t, err)
 		for _, o := range []Option{Output(c.Output), Rate(c.Rate), Budget(c.Budget), Source(SourceKind(c.Source)), Compression(Codec(c.Compression)), KeepFiles(c.KeepFiles), KeepBytes(c.KeepBytes), MaxPause(c.MaxPause)} {
-			if err := o(&config{}); err != nil {
-				t.Error(err)
-			}
+			testenv.OK(t, o(&config{}))
 		}
 		if c.RotateEvery != 0 && RotateEvery(c.RotateEvery)(&config{}) != nil || c.RotateBytes != 0 && RotateBytes(c.RotateBytes)(&config{}) != nil {
 			t.Errorf("rotates every %v and %d bytes", c.RotateEvery, c.RotateBytes)
@@ -174,9 +170,7 @@ func FuzzEnvironment(f *testing.F) {
 			t.Errorf("syncs every %v", c.Sync)
 		}
 		for _, e := range c.Exports {
-			if err := checkExport(e.Format, e.Path); err != nil {
-				t.Error(err)
-			}
+			testenv.OK(t, checkExport(e.Format, e.Path))
 		}
 	})
 }

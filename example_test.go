@@ -18,10 +18,7 @@ func ExampleStart() {
 
 // Options in the code have the same effect as the environment variables. There are a few more of them.
 func ExampleStart_options() {
-	dir, err := os.MkdirTemp("", "example-")
-	if err != nil {
-		log.Fatal(err)
-	}
+	dir, _ := os.MkdirTemp("", "example-")
 	defer os.RemoveAll(dir)
 
 	defer profiler.Start(
@@ -46,10 +43,7 @@ func ExampleOpen() {
 // Stop returns the first error of the session. A program that does not depend on its
 // profile may ignore the error.
 func ExampleSession_Stop() {
-	dir, err := os.MkdirTemp("", "example-")
-	if err != nil {
-		log.Fatal(err)
-	}
+	dir, _ := os.MkdirTemp("", "example-")
 	defer os.RemoveAll(dir)
 
 	s := profiler.Start(profiler.Output(filepath.Join(dir, "app.tach")))
@@ -62,10 +56,7 @@ func ExampleSession_Stop() {
 }
 
 func ExampleRotateEvery() {
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		log.Fatal(err)
-	}
+	dir, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(dir)
 
 	// Begin a new file every minute or at 100 MB, and keep a day's files, at most 5 GB.

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
-	"github.com/gotach/profiler/writer"
 )
 
 type nowhere struct{ sampler.OnePart }
@@ -26,12 +26,9 @@ func (nowhere) Forget(uint64, uint32) error                { return nil }
 // A session whose source cannot start leaves no file, unless the file existed before.
 func TestRefused(t *testing.T) {
 	t.Setenv("PROFILE_SOURCE", "native")
-	other, err := sampler.Start(sampler.Config{Source: sampler.Native}, nowhere{}) // prevents a second one
-	testenv.OK(t, err)
+	other := testenv.Must(sampler.Start(sampler.Config{Source: sampler.Native}, nowhere{})) // prevents a second one
 	defer func() {
-		if err := other.Stop(); err != nil {
-			t.Error(err)
-		}
+		testenv.OK(t, other.Stop())
 	}()
 	file := func(name string) func(dir string) error {
 		return func(dir string) error {
@@ -69,27 +66,9 @@ func TestRefused(t *testing.T) {
 				return
 			}
 			// The contents of the file are lost. Its metadata have the reason.
-			if d := metadata(t, path).Session; d.Error == "" || !strings.Contains(err.Error(), d.Error) {
+			if d := testenv.Metadata(t, reader.Open, path).Session; d.Error == "" || !strings.Contains(err.Error(), d.Error) {
 				t.Errorf("%+v", d)
 			}
 		})
-	}
-}
-
-// A file that is no profile causes one warning and no session, and stays as it is.
-func TestNoProfileThere(t *testing.T) {
-	dir := t.TempDir()
-	path, link := filepath.Join(dir, "precious"), filepath.Join(dir, "app.tach")
-	testenv.OK(t, errors.Join(os.WriteFile(path, []byte("the only copy"), 0o600), os.Symlink("precious", link)))
-	log := &testenv.Log{}
-	s := Start(Output(link), Logger(log.Logger()))
-	if err := s.Err(); !errors.Is(err, writer.ErrNotProfile) || s.Stop() != err {
-		t.Errorf("Err is %v, Stop returns %v", err, s.Stop())
-	}
-	if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "precious: the file is not a profile") {
-		t.Errorf("logged %q", l)
-	}
-	if b, err := os.ReadFile(path); err != nil || string(b) != "the only copy" {
-		t.Errorf("%q, %v", b, err)
 	}
 }

@@ -1,17 +1,22 @@
 package profiler
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
@@ -22,12 +27,6 @@ func TestMain(m *testing.M) {
 	// it logs no warning when it is asked for by name.
 	os.Setenv("PROFILE_SOURCE", "portable")
 	testenv.MainWithoutLeaks(m)
-}
-
-// count returns the number of samples in a file.
-func count(t *testing.T, path string) int {
-	t.Helper()
-	return testenv.Count(t, reader.Open, path)
 }
 
 // awaitSamples waits until a session has taken n samples. The first tick can be late.
@@ -63,7 +62,7 @@ func TestOff(t *testing.T) {
 	t.Setenv("PROFILE_RATE", "")
 	s := testenv.Must(Open(Source(Off), Output("x.tach")))
 	testenv.OK(t, s.Stop())
-	if count(t, "x.tach") == 0 {
+	if testenv.Count(t, reader.Open, "x.tach") == 0 {
 		t.Error("PROFILE_SOURCE does not override Source(Off)")
 	}
 }
@@ -72,18 +71,14 @@ func TestSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	log := &testenv.Log{}
 	s := testenv.Must(Open(Output(path), Service("shop", "1.2"), Logger(log.Logger())))
-	if s.Path() != path {
-		t.Errorf("Path is %q", s.Path())
-	}
+	testenv.Same(t, "Path", s.Path(), path)
 	awaitSamples(s, 1)
 	testenv.OK(t, s.Stop())
-	if n := count(t, path); n == 0 {
+	if n := testenv.Count(t, reader.Open, path); n == 0 {
 		t.Error("no samples")
 	}
-	if l := log.Lines(); len(l) != 0 {
-		t.Errorf("logged %q", l)
-	}
-	m := metadata(t, path)
+	testenv.SameList(t, "logged", log.Lines(), nil)
+	m := testenv.Metadata(t, reader.Open, path)
 	d := m.Session
 	if d.Program == "" || d.PID != os.Getpid() || d.GoVersion != runtime.Version() || d.Source != "portable" || d.Rate != 1000 || d.CPUs <= 0 || d.CPUs > float64(runtime.NumCPU()) ||
 		d.TicksReached == 0 || d.Samples == 0 || d.Duration <= 0 || d.RateReached == 0 || d.Module == "" || d.Host == "" || d.Service != "shop" || d.ServiceVersion != "1.2" || d.Error != "" {
@@ -105,18 +100,6 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// metadata returns what a finished file says about its session.
-func metadata(t *testing.T, path string) *tachyon.Metadata {
-	t.Helper()
-	r := testenv.Must(reader.Open(path))
-	defer r.Close()
-	m, err := r.Metadata()
-	if err != nil || m.Session == nil || r.Unfinished() {
-		t.Fatal("no session in the metadata, or an unfinished file: ", err)
-	}
-	return m
-}
-
 // A session within a synctest bubble is refused before it makes a file or starts a goroutine.
 func TestBubble(t *testing.T) {
 	dir := t.TempDir()
@@ -126,9 +109,7 @@ func TestBubble(t *testing.T) {
 			t.Errorf("Start: %v, Stop: %v", s.Err(), s.Stop())
 		}
 	})
-	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
-		t.Errorf("%v, %v", files, err)
-	}
+	testenv.Same(t, "files", len(testenv.Must(os.ReadDir(dir))), 0)
 }
 
 // If MaxPause is too short for any tick, the session takes no samples and logs one
@@ -138,13 +119,11 @@ func TestMaxPause(t *testing.T) {
 	log := &testenv.Log{}
 	s := testenv.Must(Open(Output(path), Logger(log.Logger()), MaxPause(time.Nanosecond)))
 	testenv.Await(func() bool { return s.Stats().TicksRefused >= 3 })
-	if err := s.Stop(); err != nil {
-		t.Error(err)
-	}
+	testenv.OK(t, s.Stop())
 	if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "part of the profile is missing") || !strings.Contains(l[0], "MaxPause allows 1ns") {
 		t.Errorf("logged %q", l)
 	}
-	if d := metadata(t, path).Session; count(t, path) > 0 || d.TicksRefused < 3 || d.Blind <= 0 {
+	if d := testenv.Metadata(t, reader.Open, path).Session; testenv.Count(t, reader.Open, path) > 0 || d.TicksRefused < 3 || d.Blind <= 0 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -161,10 +140,8 @@ func TestTwoSessions(t *testing.T) {
 	if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "another session is running") {
 		t.Errorf("logged %q, want one warning", l)
 	}
-	if _, err := os.Stat(b); err == nil {
-		t.Error("the second session made a file")
-	}
-	if err := s.Stop(); err != nil || count(t, s.Path()) == 0 {
+	testenv.Is(t, "the second session's file", testenv.Err(os.Stat(b)), os.ErrNotExist)
+	if err := s.Stop(); err != nil || testenv.Count(t, reader.Open, s.Path()) == 0 {
 		t.Errorf("the first session's Stop returns %v", err)
 	}
 }
@@ -177,10 +154,8 @@ func TestStop(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				if err := errors.Join(s.Stop(), s.Err()); err != nil {
-					t.Error(err)
-				}
-				if count(t, s.Path()) == 0 {
+				testenv.Same(t, "Stop", errors.Join(s.Stop(), s.Err()), nil)
+				if testenv.Count(t, reader.Open, s.Path()) == 0 {
 					t.Error("no samples")
 				}
 			})
@@ -214,9 +189,115 @@ func TestBadPath(t *testing.T) {
 		if err := s.Err(); err == nil || s.Stop() != err || !strings.Contains(err.Error(), filepath.Base(path)) {
 			t.Errorf("%s: Err is %v, Stop returns %v", name, err, s.Stop())
 		}
-		if l := log.Lines(); len(l) != 1 {
-			t.Errorf("%s: logged %q, want one warning", name, l)
-		}
+		testenv.Same(t, fmt.Sprintf("%s: lines of %q", name, log.Lines()), len(log.Lines()), 1)
 	}
 	testenv.OK(t, Start(Output(filepath.Join(dir, "x.tach"))).Stop())
+}
+
+// slowSink makes Stop take long: one call of WriteBatch waits until a goroutine is in Stop. Meanwhile the
+// native source takes samples of it. The portable source takes one after that.
+type slowSink struct {
+	sampler.Sink
+	slow, waiting atomic.Bool
+}
+
+func (s *slowSink) WriteBatch(b []tachyon.Sample) (int, error) {
+	if s.slow.CompareAndSwap(true, false) {
+		s.waiting.Store(true)
+		testenv.Await(func() bool {
+			all := make([]byte, 1<<20)
+			return bytes.Contains(all[:runtime.Stack(all, true)], []byte("/sampler.(*Sampler).Stop("))
+		})
+		for range 50 { // as often as this goroutine, the thread of the ticks wakes up too
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return s.Sink.WriteBatch(b)
+}
+
+//go:noinline
+func callsOpen(opts ...Option) (*Session, error) {
+	s, err := Open(opts...)
+	runtime.KeepAlive(opts)
+	return s, err
+}
+
+//go:noinline
+func callsStop(s *Session) error {
+	err := s.Stop()
+	runtime.KeepAlive(s)
+	return err
+}
+
+//go:noinline
+func callsStopValue(stop func() error) error {
+	err := stop()
+	runtime.KeepAlive(stop)
+	return err
+}
+
+// sources returns the sources of this system.
+func sources() []SourceKind {
+	if runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64") {
+		return []SourceKind{Portable, Native}
+	}
+	return []SourceKind{Portable}
+}
+
+// Start and Stop are not in the profile. Their time is time of the function that calls them.
+func TestStartAndStopAreHidden(t *testing.T) {
+	for _, source := range sources() {
+		t.Setenv("PROFILE_SOURCE", string(source))
+		for how, leaf := range map[string]string{"method": "callsStop", "method value": "callsStopValue", "other goroutine": own.Profiler} {
+			t.Run(fmt.Sprint(source, " ", how), func(t *testing.T) { startAndStopAreHidden(t, how, leaf) })
+		}
+	}
+}
+
+func startAndStopAreHidden(t *testing.T, how, leaf string) {
+	sink := new(slowSink)
+	defer func() { session.WrapSink = nil }()
+	session.WrapSink = func(s sampler.Sink) sampler.Sink { sink.Sink = s; return sink }
+	path := filepath.Join(t.TempDir(), "x.tach")
+	s := testenv.Must(callsOpen(Output(path), Budget(100), MaxPause(time.Minute)))
+	for enough := s.Stats().Samples + 100; !sink.waiting.Load(); {
+		if _, err := callsOpen(Output(path)); err == nil {
+			t.Fatal("a second session began")
+		}
+		if s.Stats().Samples >= enough {
+			sink.slow.CompareAndSwap(false, !sink.waiting.Load())
+		}
+	}
+	stop := callsStop
+	switch how {
+	case "method value":
+		stop = func(s *Session) error { return callsStopValue(s.Stop) }
+	case "other goroutine":
+		for range 100 { // some of them may be sampled before they run
+			go s.Stop()
+		}
+	}
+	testenv.OK(t, stop(s))
+
+	r := testenv.Must(reader.Open(path))
+	defer r.Close()
+	leaves := map[string]int{} // how many samples have which innermost function, without wait frames
+	frames := r.Frames()
+	for sample := range testenv.All(t, r.Samples()) {
+		inner := ""
+		for _, id := range sample.Stack {
+			f := frames[id]
+			ours := strings.HasPrefix(f.Func, "github.com/gotach/profiler") && !strings.Contains(f.Func, "/testenv.")
+			if ours && !strings.HasSuffix(f.File, "_test.go") {
+				t.Fatalf("a sample has %s at %s:%d", f.Func, f.File, f.Line)
+			}
+			if inner == "" && (f.Func == own.Profiler || !strings.HasPrefix(f.Func, "[")) {
+				inner = f.Func[strings.LastIndexByte(f.Func, '.')+1:]
+			}
+		}
+		leaves[inner]++
+	}
+	if leaves["callsOpen"] == 0 || leaves[leaf] == 0 {
+		t.Errorf("no sample has the innermost function callsOpen or %s: %v", leaf, leaves)
+	}
 }

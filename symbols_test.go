@@ -52,9 +52,7 @@ func TestNoForeignSymbols(t *testing.T) {
 		"\tMOVQ $internal∕cpu·X86(SB), AX\n":        true,
 		"\tMOVQ $runtime·nanotime+8(SB), AX // …\n": true,
 	} {
-		if len(foreignSymbols(text, assembly)) != 1 {
-			t.Errorf("%q is not found", text)
-		}
+		testenv.Same(t, text, len(foreignSymbols(text, assembly)), 1)
 	}
 }
 

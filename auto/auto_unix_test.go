@@ -135,14 +135,8 @@ func readable(t *testing.T, path string, finished bool) (samples int) {
 	t.Helper()
 	r := testenv.Must(reader.Open(path))
 	defer r.Close()
-	if r.Unfinished() == finished {
-		t.Errorf("finished = %v, want %v", !r.Unfinished(), finished)
-	}
-	for _, err := range r.Samples() {
-		testenv.OK(t, err)
-		samples++
-	}
-	if samples < enough {
+	testenv.Same(t, "unfinished", r.Unfinished(), !finished)
+	if samples = testenv.Count(t, reader.Open, path); samples < enough {
 		t.Errorf("%d samples", samples)
 	}
 	for _, f := range r.Frames() {
@@ -178,20 +172,14 @@ func TestSignals(t *testing.T) {
 		t.Run(fmt.Sprint(tc.child, " ", tc.sig), func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "x.tach")
 			output, state := run(t, tc.child, out, tc.sig)
-			if output != tc.prints {
-				t.Errorf("prints %q, want %q", output, tc.prints)
-			}
+			testenv.Same(t, "prints", output, tc.prints)
 			if tc.exit < 0 && (!state.Signaled() || state.Signal() != tc.sig) || tc.exit >= 0 && state.ExitStatus() != tc.exit {
 				t.Errorf("ends with %#x, want exit status %d", state, tc.exit)
 			}
 			samples := readable(t, out, tc.finished)
 			if !tc.finished {
-				if _, err := recovery.Finish(out); err != nil {
-					t.Fatal(err)
-				}
-				if n := readable(t, out, true); n != samples {
-					t.Errorf("%d samples with the journal, %d afterwards", samples, n)
-				}
+				testenv.OK(t, testenv.Err(recovery.Finish(out)))
+				testenv.Same(t, "samples after recovery", readable(t, out, true), samples)
 			}
 		})
 	}
@@ -199,10 +187,7 @@ func TestSignals(t *testing.T) {
 
 // Without PROFILE_OUT no session starts and no file is created.
 func TestUnset(t *testing.T) {
-	if output, _ := run(t, "idle", "", 0); output != "goroutines 1 session false\n" {
-		t.Errorf("prints %q", output)
-	}
-	if made, _ := filepath.Glob("*.tach"); len(made) != 0 {
-		t.Errorf("created %v", made)
-	}
+	output, _ := run(t, "idle", "", 0)
+	testenv.Same(t, "prints", output, "goroutines 1 session false\n")
+	testenv.Same(t, "files", len(testenv.Must(filepath.Glob("*.tach"))), 0)
 }

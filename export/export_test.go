@@ -27,14 +27,10 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := record(); err == nil || !strings.Contains(err.Error(), "export to collapsed") {
-		t.Errorf("Stop returns %v", err)
-	}
+	testenv.Fails(t, "Stop", record(), "export to collapsed")
 	written("x.pb.gz")
 	t.Setenv("PROFILE_EXPORT", "nytprof="+filepath.Join(dir, "%e.nytprof"))
-	if err := record(); err != nil {
-		t.Error(err)
-	}
+	testenv.OK(t, record())
 	written("export.test.nytprof")
 }
 
@@ -55,9 +51,7 @@ func TestExportOverProfile(t *testing.T) {
 			t.Setenv("PROFILE_ROTATE", rotate)
 			t.Setenv("PROFILE_EXPORT", "collapsed="+filepath.Join(dir, "x.txt")+",pprof="+path)
 			s := profiler.Start(profiler.Logger(log.Logger()))
-			if err := s.Stop(); err != nil {
-				t.Error(err)
-			}
+			testenv.OK(t, s.Stop())
 			if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "an export is left out") || !strings.Contains(l[0], "format=pprof") {
 				t.Errorf("%s: logged %q", path, l)
 			}
@@ -68,18 +62,4 @@ func TestExportOverProfile(t *testing.T) {
 			r.Close()
 		}
 	}
-}
-
-// Write a profile for go tool pprof beside gotach's own file.
-func Example() {
-	dir, err := os.MkdirTemp("", "example-")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-
-	defer profiler.Start(
-		profiler.Output(filepath.Join(dir, "app.tach")),
-		profiler.Export("pprof", filepath.Join(dir, "app.pb.gz")),
-	).Stop()
 }

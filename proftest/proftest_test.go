@@ -19,9 +19,7 @@ import (
 func TestClaim(t *testing.T) {
 	run, out := filepath.Join(t.TempDir(), "go-build12"), filepath.Join(t.TempDir(), "x.tach")
 	program := func(n int) string { return filepath.Join(run, fmt.Sprintf("b%03d", n), "same.test") }
-	if !claim(out, program(0)) {
-		t.Error("where go test did not make its directory, a file is refused")
-	}
+	testenv.Same(t, "a file where go test did not make its directory", claim(out, program(0)), true)
 	next := filepath.Join(filepath.Dir(run), "go-build13")
 	testenv.OK(t, errors.Join(os.Mkdir(run, 0o700), os.Mkdir(next, 0o700)))
 	var may, first atomic.Int64
@@ -35,26 +33,18 @@ func TestClaim(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if may.Load() != 1 {
-		t.Fatalf("%d packages may write the file", may.Load())
-	}
+	testenv.Same(t, "packages that may write the file", may.Load(), 1)
 	for n := range 20 {
-		if got := claim(out, program(n)); got != (int64(n) == first.Load()) {
-			t.Errorf("package %d may write the file: %t; the first was %d", n, got, first.Load())
-		}
+		testenv.Same(t, fmt.Sprintf("package %d may write the file; the first was %d", n, first.Load()), claim(out, program(n)), int64(n) == first.Load())
 	}
 	t.Chdir(filepath.Dir(out))
 	other := int(first.Load()+1) % 20
 	for path, want := range map[string]bool{filepath.Base(out): false, out + "2": true} {
-		if claim(path, program(other)) != want {
-			t.Errorf("package %d may write %s: %t", other, path, !want)
-		}
+		testenv.Same(t, path, claim(path, program(other)), want)
 	}
 	// Another go test replaces the file, and so does a program that somebody built.
 	for _, p := range []string{filepath.Join(next, "b001", "same.test"), filepath.Join(filepath.Dir(run), "a", "same.test")} {
-		if !claim(out, p) {
-			t.Errorf("%s may not write the file", p)
-		}
+		testenv.Same(t, p, claim(out, p), true)
 	}
 }
 
@@ -71,12 +61,8 @@ func TestOff(t *testing.T) {
 	if code := Run(seven{}); code != 7 || log.String() != "" {
 		t.Errorf("code %d, logged %q", code, log.String())
 	}
-	if claimed := !claim(out, filepath.Join(filepath.Dir(filepath.Dir(program)), "b999", "other.test")); claimed {
-		t.Error("the file is claimed")
-	}
-	if _, err := os.Stat(out); err == nil {
-		t.Error("there is a profile")
-	}
+	testenv.Same(t, "the file is free", claim(out, filepath.Join(filepath.Dir(filepath.Dir(program)), "b999", "other.test")), true)
+	testenv.Is(t, "the profile", testenv.Err(os.Stat(out)), os.ErrNotExist)
 }
 
 // A test run has a budget of 10 %, unless PROFILE_BUDGET says something else.
@@ -87,9 +73,7 @@ func TestBudget(t *testing.T) {
 		t.Setenv("PROFILE_BUDGET", set)
 		Run(seven{})
 		r := testenv.Must(reader.Open(out))
-		if m, err := r.Metadata(); err != nil || m.Session.Budget != want {
-			t.Errorf("PROFILE_BUDGET=%q: %+v, %v", set, m.Session, err)
-		}
+		testenv.Same(t, set, testenv.Must(r.Metadata()).Session.Budget, want)
 		testenv.OK(t, r.Close())
 	}
 }

@@ -29,14 +29,10 @@ func TestCounts(t *testing.T) {
 		if name == "MaxGoroutines" {
 			want = 1000 + int64(i)
 		}
-		if got := v.Field(i).Int(); got != want {
-			t.Errorf("%s of two parts is %d, want %d", name, got, want)
-		}
+		testenv.Same(t, name, v.Field(i).Int(), want)
 	}
 	a.MaxGoroutines = b.MaxGoroutines
-	if back := sum.Since(b); back != a {
-		t.Errorf("%+v, want %+v", back, a)
-	}
+	testenv.Same(t, "back", sum.Since(b), a)
 }
 
 // The counts are keys of the session's JSON object, in the order of the first version.
@@ -47,9 +43,7 @@ func TestSessionJSON(t *testing.T) {
 		`"cost_ns":10,"ticks_asked":11,"ticks_reached":12,"ticks_for_budget":13,"ticks_idle":14,"samples":15,"dropped":16,"torn":17,` +
 		`"max_goroutines":18,"goroutines_omitted":19,"labels_omitted":20,"signal_taken":21,"goroutines_untracked":22,"ticks_refused":23,` +
 		`"blind_ns":24,"not_seen_ns":25,"unwritten_ns":26,"throttled_periods":27,"throttled_ns":28,"process_cpu_ns":29,"cpu_at_ticks_ns":30,"error":"e"}`
-	if string(b) != want {
-		t.Errorf("%s\nwant\n%s", b, want)
-	}
+	testenv.Same(t, "JSON", string(b), want)
 }
 
 // All of a progress goes into the session: each of its keys has the same value there.
@@ -59,19 +53,11 @@ func TestProgress(t *testing.T) {
 	p.Describe(&s)
 	var from, to map[string]any
 	for v, into := range map[any]*map[string]any{&p: &from, &s: &to} {
-		b, err := json.Marshal(v)
-		if err == nil {
-			err = json.Unmarshal(b, into)
-		}
-		testenv.OK(t, err)
+		testenv.OK(t, json.Unmarshal(testenv.Must(json.Marshal(v)), into))
 	}
-	if n := reflect.TypeFor[Progress]().NumField() + reflect.TypeFor[Counts]().NumField() - 1; len(from) != n {
-		t.Errorf("%d of %d fields are set here: %v", len(from), n, from)
-	}
+	testenv.Same(t, fmt.Sprint("fields that are set here: ", from), len(from), reflect.TypeFor[Progress]().NumField()+reflect.TypeFor[Counts]().NumField()-1)
 	for key, v := range from {
-		if to[key] != v {
-			t.Errorf("%s is %v, want %v", key, to[key], v)
-		}
+		testenv.Same(t, key, to[key], v)
 	}
 }
 
@@ -95,12 +81,8 @@ func TestFormat(t *testing.T) {
 	got := fmt.Sprintf("%#x", []uint64{Magic, HeaderSize, FooterSize, CompressionNone, CompressionZstd, MaxDepth, uint64(CPython315), uint64(Document),
 		uint64(HasGIL), uint64(OnCPU), uint64(Unknown), uint64(GILRequested), uint64(HasException), uint64(MainThread), uint64(Moved),
 		User, Runtime, Process, FirstPseudo, RecordsVersion})
-	if want := "[0x54414348 0x40 0x20 0x0 0x1 0x100 0x1 0x2 0x1 0x2 0x4 0x8 0x10 0x20 0x40 0x0 0x1 0x2 0x4000000000000000 0x1]"; got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
-	}
-	if got := fmt.Sprint(Layout(0), CPython315, Document, Layout(3)); got != "unknown cpython315 document unknown" {
-		t.Errorf("layouts %s", got)
-	}
+	testenv.Same(t, "numbers", got, "[0x54414348 0x40 0x20 0x0 0x1 0x100 0x1 0x2 0x1 0x2 0x4 0x8 0x10 0x20 0x40 0x0 0x1 0x2 0x4000000000000000 0x1]")
+	testenv.Same(t, "layouts", fmt.Sprint(Layout(0), CPython315, Document, Layout(3)), "unknown cpython315 document unknown")
 }
 
 // TestLabel checks what a session says about its process.
@@ -149,8 +131,6 @@ func TestMarker(t *testing.T) {
 		{nil, Process, 0, false}, {&Session{}, Process, 0, false}, {some, Process, 0, true}, {all, Process, 0, true}, {some, Process, HasGIL, true},
 		{some, Process, OnCPU, false}, {some, Runtime, 0, true}, {all, Runtime, 0, false}, {some, Runtime, HasGIL | OnCPU, false}, {some, User, 0, false},
 	} {
-		if got := c.s.Marker(c.interpreter, c.status); got != c.want {
-			t.Errorf("%+v: interpreter %d, status %b: %v", c.s, c.interpreter, c.status, got)
-		}
+		testenv.Same(t, fmt.Sprintf("%+v: interpreter %d, status %b", c.s, c.interpreter, c.status), c.s.Marker(c.interpreter, c.status), c.want)
 	}
 }

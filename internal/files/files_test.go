@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
@@ -18,20 +17,16 @@ func TestOpen(t *testing.T) {
 		testenv.OK(t, os.Symlink(target, name))
 	}
 	for _, path := range []string{file, link} {
-		if f, fi, err := Open(path); err != nil || fi.Size() != 5 {
-			t.Errorf("%s: %v, %v", path, fi, err)
-		} else {
-			f.Close()
-		}
+		f, fi, err := Open(path)
+		testenv.OK(t, err)
+		testenv.Same(t, path, fi.Size(), 5)
+		testenv.OK(t, f.Close())
 	}
 	for path, want := range map[string]string{dir: "it is a folder", device: "it is a device", filepath.Join(dir, "none"): "no such file"} {
-		if _, _, err := Open(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", path, err, want)
-		}
+		_, _, err := Open(path)
+		testenv.Fails(t, path, err, want)
 	}
-	if b, err := Read(file, 5); err != nil || string(b) != "12345" {
-		t.Errorf("%q, %v", b, err)
-	}
+	testenv.Same(t, file, string(testenv.Must(Read(file, 5))), "12345")
 	if b, err := Read(file, 4); !errors.Is(err, ErrTooLarge) || b != nil {
 		t.Errorf("%q, %v", b, err)
 	}

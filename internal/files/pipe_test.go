@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -19,9 +18,8 @@ import (
 func TestOpenPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	testenv.OK(t, syscall.Mkfifo(path, 0o600))
-	if _, _, err := Open(path); err == nil || !strings.Contains(err.Error(), "it is a pipe") {
-		t.Errorf("%v", err)
-	}
+	_, _, err := Open(path)
+	testenv.Fails(t, path, err, "it is a pipe")
 }
 
 // A stream that is open is read, also if its writer has ended; other pipes and folders are not.
@@ -29,13 +27,9 @@ func TestOpenInput(t *testing.T) {
 	r, w, err := os.Pipe()
 	testenv.OK(t, err)
 	defer r.Close()
-	if _, err := w.WriteString("12345"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, testenv.Err(w.WriteString("12345")))
 	w.Close()
-	if b, err := ReadInput(fmt.Sprint("/dev/fd/", r.Fd()), 5); err != nil || string(b) != "12345" {
-		t.Errorf("%q, %v", b, err)
-	}
+	testenv.Same(t, "an open pipe", string(testenv.Must(ReadInput(fmt.Sprint("/dev/fd/", r.Fd()), 5))), "12345")
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	testenv.OK(t, syscall.Mkfifo(pipe, 0o600))
@@ -44,9 +38,7 @@ func TestOpenInput(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if b, err := ReadInput("/dev/fd/../zero", 5); err == nil {
-		t.Errorf("%q is read", b)
-	}
+	testenv.Fails(t, "a device", testenv.Err(ReadInput("/dev/fd/../zero", 5)), "no such file")
 }
 
 // A file that becomes a link to another one while it is opened is not opened.
@@ -86,7 +78,5 @@ func TestOpenInReplaced(t *testing.T) {
 	})
 	close(stop)
 	testenv.OK(t, <-ended)
-	if !replaced {
-		t.Error("this is not tested")
-	}
+	testenv.Same(t, "the file was replaced meanwhile", replaced, true)
 }

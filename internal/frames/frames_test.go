@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -12,14 +13,9 @@ func frame(name string) tachyon.Frame { return tachyon.Frame{Func: name, Line: 1
 func TestTable(t *testing.T) {
 	var table Table
 	for i, name := range []string{"a", "b", "a", "c", "b"} {
-		want := []uint32{0, 1, 0, 2, 1}[i]
-		if id := table.Intern(frame(name)); id != want {
-			t.Errorf("%s has id %d, want %d", name, id, want)
-		}
+		testenv.Same(t, name, table.Intern(frame(name)), []uint32{0, 1, 0, 2, 1}[i])
 	}
-	if other := table.Intern(tachyon.Frame{Func: "a", Line: 2}); other != 3 {
-		t.Errorf("another line of a has id %d", other)
-	}
+	testenv.Same(t, "another line of a has id", table.Intern(tachyon.Frame{Func: "a", Line: 2}), 3)
 	if list := table.List(); len(list) != 4 || list[2] != frame("c") {
 		t.Errorf("frames %v", list)
 	}
@@ -43,20 +39,14 @@ func TestRemap(t *testing.T) {
 	translate([]uint32{1, 2, 1}, 2, 0, 2)
 	translate([]uint32{2}, 0)
 	translate(nil)
-	if _, err := m.Stack([]uint32{3}); err == nil {
-		t.Error("frame id 3 of a table with 3 frames is accepted")
-	}
+	testenv.Fails(t, "a frame too many", testenv.Err(m.Stack([]uint32{3})), "refers to frame 3, but there are 3 frames")
 	from.Intern(frame("d"))
 	m.From = from.List()
 	translate([]uint32{3, 1}, 3, 2)
-	if want := []tachyon.Frame{frame("x"), frame("c"), frame("a"), frame("d")}; !slices.Equal(to.List(), want) {
-		t.Errorf("the other table has %v, want %v", to.List(), want)
-	}
+	testenv.SameList(t, "the other table", to.List(), []tachyon.Frame{frame("x"), frame("c"), frame("a"), frame("d")})
 
 	var next Table
 	m.Reset(&next)
 	translate([]uint32{0, 1}, 3, 2)
-	if want := []tachyon.Frame{frame("d"), frame("c")}; !slices.Equal(next.List(), want) {
-		t.Errorf("after Reset the other table has %v, want %v", next.List(), want)
-	}
+	testenv.SameList(t, "after Reset the other table", next.List(), []tachyon.Frame{frame("d"), frame("c")})
 }

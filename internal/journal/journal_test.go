@@ -64,9 +64,7 @@ func TestGrow(t *testing.T) {
 		if s.NStrings != n || s.NFrames != n || !bytes.Equal(s.Strings, strings) || !bytes.Equal(s.Frames, frames) {
 			t.Errorf("%d strings, %d frames, or wrong ones", s.NStrings, s.NFrames)
 		}
-		if got := fmt.Sprint(s.Metadata); got != `[{"gotach":"b"} {"gotach":"a","n":2}]` {
-			t.Errorf("metadata %s", got)
-		}
+		testenv.Same(t, "metadata", fmt.Sprint(s.Metadata), `[{"gotach":"b"} {"gotach":"a","n":2}]`)
 		if s.Layout != head.Layout || s.Start != head.Start || s.Interval != head.Interval || s.Point.Offset != tachyon.HeaderSize {
 			t.Errorf("%+v, %+v", s.Head, s.Point)
 		}
@@ -83,13 +81,9 @@ func TestGrow(t *testing.T) {
 		t.Errorf("%d new strings, %v", s.NStrings, err)
 	}
 	j = create(t, path) // replaces a journal that is not in use
-	if s := load(t, path); s.NStrings != 0 {
-		t.Errorf("the new journal has %d strings", s.NStrings)
-	}
+	testenv.Same(t, "strings of the new journal", load(t, path).NStrings, 0)
 	testenv.OK(t, j.Remove())
-	if _, err := os.Lstat(path + Suffix); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the journal still exists: %v", err)
-	}
+	testenv.Is(t, "the journal after Remove", testenv.Err(os.Lstat(path+Suffix)), os.ErrNotExist)
 }
 
 // After any operation, pending repeats are in the journal exactly once: in a slot, in a
@@ -103,9 +97,7 @@ func TestSlots(t *testing.T) {
 	}
 	want := func(what string, b []byte) {
 		t.Helper()
-		if s := load(t, path); !bytes.Equal(s.Records, b) {
-			t.Errorf("%s: %v, want %v", what, s.Records, b)
-		}
+		testenv.SameList(t, what, load(t, path).Records, b)
 	}
 	small := testenv.Must(j.Slot(32))
 	if n := len(small.Data()); n != 32 || cap(small.Data()) != n {
@@ -160,31 +152,19 @@ func TestSlots(t *testing.T) {
 func TestBusy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	j := create(t, path)
-	if _, err := Create(path, head); !errors.Is(err, ErrBusy) {
-		t.Errorf("Create: %v", err)
-	}
-	if _, err := Lock(path); !errors.Is(err, ErrBusy) {
-		t.Errorf("Lock: %v", err)
-	}
+	testenv.Is(t, "Create", testenv.Err(Create(path, head)), ErrBusy)
+	testenv.Is(t, "Lock", testenv.Err(Lock(path)), ErrBusy)
 	held := func() bool {
 		return testenv.Must(Held(path))
 	}
-	if !held() {
-		t.Error("the journal of a writer is not held")
-	}
+	testenv.Same(t, "the journal of a writer is held", held(), true)
 	load(t, path)
 	testenv.OK(t, j.Close())
-	if held() {
-		t.Error("the journal of a writer that has gone is held")
-	}
-	if _, err := Held(path + "x"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Held without a journal: %v", err)
-	}
+	testenv.Same(t, "the journal of a writer that has gone is held", held(), false)
+	testenv.Is(t, "Held without a journal", testenv.Err(Held(path+"x")), os.ErrNotExist)
 	f := testenv.Must(Lock(path))
 	defer f.Close()
-	if _, err := Create(path, head); !errors.Is(err, ErrBusy) {
-		t.Errorf("Create during a recovery: %v", err)
-	}
+	testenv.Is(t, "Create during a recovery", testenv.Err(Create(path, head)), ErrBusy)
 }
 
 // Create does not change a link, directory or pipe with the journal's name.
@@ -208,15 +188,9 @@ func TestInTheWay(t *testing.T) {
 					t.Error("Lock follows the link")
 				}
 			}
-			if after, err := os.Lstat(path + Suffix); err != nil || !os.SameFile(before, after) {
-				t.Errorf("it was replaced: %v", err)
-			}
-			if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
-				t.Errorf("the other file is now %q, %v", b, err)
-			}
-			if _, err := os.Lstat(filepath.Join(dir, "nothing")); err == nil {
-				t.Error("the link's target was created")
-			}
+			testenv.Same(t, "it is the same file", os.SameFile(before, testenv.Must(os.Lstat(path+Suffix))), true)
+			testenv.Same(t, "the other file", string(testenv.Must(os.ReadFile(victim))), "precious")
+			testenv.Is(t, "the link's target", testenv.Err(os.Lstat(filepath.Join(dir, "nothing"))), os.ErrNotExist)
 		})
 	}
 }
@@ -266,9 +240,7 @@ func TestMode(t *testing.T) {
 	defer unix.Umask(unix.Umask(0))
 	path := filepath.Join(t.TempDir(), "x.tach")
 	defer create(t, path).Remove()
-	if fi, err := os.Stat(path + Suffix); err != nil || fi.Mode() != 0o600 {
-		t.Errorf("%v, %v", fi.Mode(), err)
-	}
+	testenv.Same(t, "mode", testenv.Must(os.Stat(path+Suffix)).Mode(), 0o600)
 }
 
 // On a full disk the call that grows the journal returns an error. Stores never fault, and
@@ -283,9 +255,7 @@ func testFull(t *testing.T, path string) {
 		}
 		err = j.String(entry(n))
 	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("error %v", err)
-	}
+	testenv.Is(t, "the disk is full", err, syscall.ENOSPC)
 	b := j.Buffer()
 	b = b[:cap(b)]
 	for i := range b {
@@ -310,10 +280,6 @@ func TestFullWhenReserving(t *testing.T) {
 		testFull(t, path)
 	}
 	Reserve = func(*os.File, int64, int64) error { return syscall.ENOSPC }
-	if _, err := Create(path, head); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("error %v", err)
-	}
-	if _, err := os.Lstat(path + Suffix); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a part of the journal still exists: %v", err)
-	}
+	testenv.Is(t, "Create on a full disk", testenv.Err(Create(path, head)), syscall.ENOSPC)
+	testenv.Is(t, "a part of the journal", testenv.Err(os.Lstat(path+Suffix)), os.ErrNotExist)
 }

@@ -48,19 +48,13 @@ func TestLayout(t *testing.T) {
 		first + 4*page: 4, first + 4*page + 8: 4, first + 4*page + 24: 0, // records
 		first + 5*page: 6, first + 5*page + 64: 2, first + 5*page + 64 + page/4: 1, // progress
 	} {
-		if got := binary.NativeEndian.Uint64(b[at:]); got != want {
-			t.Errorf("at %d is %#x, want %#x", at, got, want)
-		}
+		testenv.Same(t, fmt.Sprintf("at %d", at), binary.NativeEndian.Uint64(b[at:]), want)
 	}
 	for at, want := range map[int]string{256: "statistics\x00", page: "ab", first + 96: "\x05\x01", first + page + 64: "\x01a", first + 3*page + 64: "P\x02{}",
 		first + 5*page + 64 + 16: "{2}", first + 5*page + 64 + page/4 + 16: "{}"} {
-		if got := string(b[at : at+len(want)]); got != want {
-			t.Errorf("at %d is %q, want %q", at, got, want)
-		}
+		testenv.Same(t, fmt.Sprintf("at %d", at), string(b[at:at+len(want)]), want)
 	}
-	if len(b) != 1<<20 {
-		t.Errorf("%d bytes", len(b))
-	}
+	testenv.Same(t, "length", len(b), 1<<20)
 	// After a reboot the durable point counts, and no slot and no buffer.
 	got := load(t, path)
 	if got.Point != point || string(got.Records) != "ab\x09\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01\x05\x01" || got.Pending != 16 {
@@ -131,9 +125,7 @@ func TestRecordSection(t *testing.T) {
 	}
 	var got []byte
 	j.Blocks(int64(len(blocks))-1, func(b []byte) { got = append(got, b...) })
-	if !bytes.Equal(got, blocks[:len(blocks)-1]) {
-		t.Errorf("%d bytes of blocks, want %d", len(got), len(blocks)-1)
-	}
+	testenv.Same(t, "blocks", string(got), string(blocks[:len(blocks)-1]))
 	testenv.OK(t, j.Records([]byte("\x04\x04{")))
 	latest := j.records.progress.b[pageHead+int(j.records.seq&1)*place:]
 	latest[placeHead]++ // damaged
@@ -141,13 +133,9 @@ func TestRecordSection(t *testing.T) {
 		t.Errorf("%q alone, progress %q", s.Alone, s.Progress)
 	}
 	known.Blocks++
-	if _, err := LoadNew(path, known); !errors.Is(err, ErrLess) {
-		t.Errorf("more is known than there is: %v", err)
-	}
+	testenv.Is(t, "more is known than there is", testenv.Err(LoadNew(path, known)), ErrLess)
 	testenv.OK(t, j.Progress(make([]byte, place-placeHead)))
-	if err := j.Progress(make([]byte, place-placeHead+1)); err == nil {
-		t.Error("a progress that does not fit is accepted")
-	}
+	testenv.Fails(t, "a progress that does not fit", j.Progress(make([]byte, place-placeHead+1)), "a progress of")
 }
 
 // Finish makes the rest of the file, also if the region ends inside a zstd frame.

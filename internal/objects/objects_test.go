@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -59,78 +60,63 @@ func (s *sightings) number(i uint64) int32 {
 
 func (s *sightings) wakes(i uint64) { s.gs[i].addrs = s.gs[i].addrs[:0] }
 
-func numberCheck(t *testing.T) func(what string, got, want int32) {
-	return func(what string, got, want int32) {
-		t.Helper()
-		if got != want {
-			t.Errorf("%s: number %d, want %d", what, got, want)
-		}
-	}
-}
-
 const heap = 0xc000_1000
 
 // TestNumbers gives numbers to objects and checks that an address that is used again is another object.
 func TestNumbers(t *testing.T) {
 	const mutex, channel = tachyon.ObjectMutex, tachyon.ObjectChannel
-	s, check := newSightings(), numberCheck(t)
-	check("the first goroutine", s.waits(0, heap, mutex, "a"), 0)
-	check("the first goroutine again", s.waits(0, heap, mutex, "a"), 0)
-	check("the second goroutine", s.waits(1, heap, mutex, "b"), 1)
-	check("the first one then", s.number(0), 1)
+	s := newSightings()
+	testenv.Same(t, "the first goroutine", s.waits(0, heap, mutex, "a"), 0)
+	testenv.Same(t, "the first goroutine again", s.waits(0, heap, mutex, "a"), 0)
+	testenv.Same(t, "the second goroutine", s.waits(1, heap, mutex, "b"), 1)
+	testenv.Same(t, "the first one then", s.number(0), 1)
 	s.wakes(0)
 	s.wakes(1)
-	check("a third one", s.waits(2, heap, mutex, "c"), 1)
+	testenv.Same(t, "a third one", s.waits(2, heap, mutex, "c"), 1)
 	s.wakes(2)
 
 	// After a collection.
 	s.Cycle = 2
-	check("a known function", s.waits(3, heap, mutex, "a"), 1)
+	testenv.Same(t, "a known function", s.waits(3, heap, mutex, "a"), 1)
 	s.Cycle = 3
-	check("another function while one waits", s.waits(4, heap, mutex, "d"), 1)
+	testenv.Same(t, "another function while one waits", s.waits(4, heap, mutex, "d"), 1)
 	s.wakes(3)
 	s.wakes(4)
 	s.Cycle = 4
-	check("another function", s.waits(5, heap, mutex, "e"), 0)
-	check("a second one with it", s.waits(6, heap, mutex, "e"), 2)
-	check("a RWMutex, which begins with a Mutex", s.waits(7, heap, tachyon.ObjectRWMutex, "e"), 2)
-	if k := s.gs[6].object.Kind; k != tachyon.ObjectRWMutex {
-		t.Errorf("its kind is %s", k)
-	}
-	check("another kind", s.waits(8, heap, channel, "e"), 0)
-	check("another kind, the second goroutine", s.waits(9, heap, channel, "e"), 3)
+	testenv.Same(t, "another function", s.waits(5, heap, mutex, "e"), 0)
+	testenv.Same(t, "a second one with it", s.waits(6, heap, mutex, "e"), 2)
+	testenv.Same(t, "a RWMutex, which begins with a Mutex", s.waits(7, heap, tachyon.ObjectRWMutex, "e"), 2)
+	testenv.Same(t, "its kind", s.gs[6].object.Kind, tachyon.ObjectRWMutex)
+	testenv.Same(t, "another kind", s.waits(8, heap, channel, "e"), 0)
+	testenv.Same(t, "another kind, the second goroutine", s.waits(9, heap, channel, "e"), 3)
 
 	// Two goroutines that wait one after the other, with a collection between.
-	check("one", s.waits(10, heap+64, channel, "x"), 0)
+	testenv.Same(t, "one", s.waits(10, heap+64, channel, "x"), 0)
 	s.wakes(10)
 	s.Cycle = 5
-	check("the next", s.waits(11, heap+64, channel, "x"), 0)
+	testenv.Same(t, "the next", s.waits(11, heap+64, channel, "x"), 0)
 	s.Cycle = 6
-	check("the next that meets it", s.waits(12, heap+64, channel, "y"), 4)
+	testenv.Same(t, "the next that meets it", s.waits(12, heap+64, channel, "y"), 4)
 
 	// In a pass in which a collection ended nothing is known about the order.
 	s.Cycle = 0
-	check("one", s.waits(20, heap+128, channel, "x"), 0)
+	testenv.Same(t, "one", s.waits(20, heap+128, channel, "x"), 0)
 	s.wakes(20)
-	check("the next", s.waits(21, heap+128, channel, "x"), 0)
+	testenv.Same(t, "the next", s.waits(21, heap+128, channel, "x"), 0)
 
 	// A variable stays the same object.
-	check("a variable", s.waits(30, 0x1010, mutex, "x"), 0)
+	testenv.Same(t, "a variable", s.waits(30, 0x1010, mutex, "x"), 0)
 	s.wakes(30)
 	s.Cycle = 7
-	check("a variable, the second goroutine", s.waits(31, 0x1010, mutex, "y"), 5)
-	if x := s.gs[31].object; x.Static != 0x810 {
-		t.Errorf("its link-time address is %#x", x.Static)
-	}
+	testenv.Same(t, "a variable, the second goroutine", s.waits(31, 0x1010, mutex, "y"), 5)
+	testenv.Same(t, "its link-time address", s.gs[31].object.Static, 0x810)
 }
 
 // TestNumbersBounded lets goroutines wait for a million objects.
 func TestNumbersBounded(t *testing.T) {
 	s := newSightings()
 	for i := range uint64(200_000) {
-		if n := s.waits(0, heap+i*64, tachyon.ObjectChannel, "a"); n != 0 {
-			t.Fatalf("an object of one goroutine has number %d", n)
-		}
+		testenv.Same(t, "number of an object of one goroutine", s.waits(0, heap+i*64, tachyon.ObjectChannel, "a"), 0)
 	}
 	if len(s.known) != 0 || len(s.seen) != maxCandidates {
 		t.Errorf("%d objects and %d candidates are kept", len(s.known), len(s.seen))

@@ -24,22 +24,16 @@ func createdBy() string {
 func TestCreated(t *testing.T) {
 	by := make(chan string)
 	Ordinary(func() { by <- createdBy() })
-	if name := <-by; !Created(name) {
-		t.Errorf("a goroutine started by Ordinary has creator %q, want one of %q", name, creators)
-	}
+	testenv.Same(t, "by Ordinary", Created(<-by), true)
 	Go(func() {
 		by <- createdBy()
 		go func() { by <- createdBy() }()
 	})
-	if name := <-by; !Created(name) {
-		t.Errorf("a goroutine started by Go has creator %q, want one of %q", name, creators)
-	}
+	testenv.Same(t, "by Go", Created(<-by), true)
 	if name := <-by; name == "" || Created(name) {
 		t.Errorf("a go statement within Go's function: creator %q, want a name other than Go's", name)
 	}
-	if Created("") {
-		t.Error("Created reports true for the main goroutine")
-	}
+	testenv.Same(t, "the main goroutine", Created(""), false)
 }
 
 type hideMe struct{}
@@ -64,9 +58,7 @@ func TestHidden(t *testing.T) {
 	if !Hidden(name) || !Hidden(name+"-fm") {
 		t.Errorf("%s is not hidden", name)
 	}
-	if name := hideThis(); !Hidden(name) {
-		t.Errorf("%s is not hidden after HideCaller", name)
-	}
+	testenv.Same(t, "hidden after HideCaller", Hidden(hideThis()), true)
 	if Hidden("") || Hidden(caller()) {
 		t.Error("other functions are hidden")
 	}

@@ -23,8 +23,7 @@ import (
 // left returns the file and the journal of a killed writer.
 func left(t testing.TB) (file, journal []byte) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	w, err := writer.Create(path, writer.Options{Start: start})
-	testenv.OK(t, err)
+	w := testenv.Must(writer.Create(path, writer.Options{Start: start}))
 	defer w.Close()
 	testenv.OK(t, w.Provisional("session", map[string]int{"pid": 1}))
 	l := load{Threads: 5, Same: 2, Seed: 1}
@@ -35,16 +34,17 @@ func left(t testing.TB) (file, journal []byte) {
 		testenv.OK(t, w.WriteFrames(&s, stack))
 		testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(i)}, Progress: &tachyon.Progress{Duration: 1}}))
 	}
-	if file, err = os.ReadFile(path); err != nil {
-		t.Fatal(err)
-	}
-	if len(file) < 1<<16 {
+	if file = testenv.Must(os.ReadFile(path)); len(file) < 1<<16 {
 		t.Fatalf("no buffer was written to the file, which has %d bytes", len(file))
 	}
-	if journal, err = os.ReadFile(path + ".journal"); err != nil {
-		t.Fatal(err)
-	}
-	return file, journal
+	return file, testenv.Must(os.ReadFile(path + ".journal"))
+}
+
+// put writes a file and its journal.
+func put(t testing.TB, file, journal []byte) (path string) {
+	path = filepath.Join(t.TempDir(), "x.tach")
+	testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
+	return path
 }
 
 // FuzzRecover changes a good journal. Recovery must return an error or make a file that can
@@ -74,19 +74,13 @@ func FuzzRecover(f *testing.F) {
 		f.Add(change(page+24, 50))
 	}
 	f.Fuzz(func(t *testing.T, changes []byte) {
-		path := filepath.Join(t.TempDir(), "x.tach")
-		journal := append([]byte(nil), good...)
+		journal := slices.Clone(good)
 		for ; len(changes) >= 12; changes = changes[12:] {
 			at := uint64(binary.LittleEndian.Uint32(changes)) % uint64(len(journal)-8)
 			copy(journal[at:], changes[4:12])
 		}
-		for name, b := range map[string][]byte{path: file, path + ".journal": journal} {
-			testenv.OK(t, os.WriteFile(name, b, 0o600))
-		}
-		size := len(file) + len(journal)
-		if n := testenv.Allocated(func() { recoverAndRead(t, path) }); n > uint64(128<<20+50*size) {
-			t.Errorf("%d bytes allocated for a file and a journal of %d", n, size)
-		}
+		path := put(t, file, journal)
+		testenv.Bounded(t, 128<<20+50*(len(file)+len(journal)), func() { recoverAndRead(t, path) })
 	})
 }
 
@@ -135,7 +129,6 @@ func TestDamaged(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	times, cut, refused := testenv.Times(8, 100), 0, 0
 	for n := range times {
-		path := filepath.Join(t.TempDir(), "x.tach")
 		journal := slices.Clone(good)
 		for range 1 + n%3 {
 			at := r.IntN(len(journal) - 8)
@@ -144,8 +137,7 @@ func TestDamaged(t *testing.T) {
 			}
 			binary.LittleEndian.PutUint64(journal[at:], r.Uint64())
 		}
-		testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
-		switch res, ok := finishAndVerify(t, path); {
+		switch res, ok := finishAndVerify(t, put(t, file, journal)); {
 		case !ok:
 			refused++
 		case res.Cut != "":
@@ -173,12 +165,11 @@ func TestDamagedRecord(t *testing.T) {
 			return record[12] != byte(wire.Repeat) && record[last-1] >= 0x80 // the last number, of 14 bits
 		},
 	} {
-		journal, path := slices.Clone(good), filepath.Join(t.TempDir(), "x.tach")
+		journal := slices.Clone(good)
 		for n, buffer := half, journal[64<<10:]; !damage(buffer[ends[n].at:ends[n+1].at]); n++ {
 			copy(buffer, good[64<<10:][:length])
 		}
-		testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
-		res, ok := finishAndVerify(t, path)
+		res, ok := finishAndVerify(t, put(t, file, journal))
 		if !ok || !strings.Contains(res.Cut, "bytes of samples") || res.Samples >= 5000 || res.Restored < uint64(len(ends)/3) {
 			t.Errorf("%s: %+v of 5000 samples, half of %d records", what, res, len(ends))
 		}
@@ -188,8 +179,7 @@ func TestDamagedRecord(t *testing.T) {
 // A recovery that was interrupted after it wrote a header is done again.
 func TestInterrupted(t *testing.T) {
 	file, journal := left(t)
-	path := filepath.Join(t.TempDir(), "x.tach")
-	testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
+	path := put(t, file, journal)
 	finishAndVerify(t, path)
 	r := testenv.Must(reader.Open(path))
 	h := r.Header()
@@ -197,8 +187,7 @@ func TestInterrupted(t *testing.T) {
 	h.Threads = math.MaxUint32 // as it is until they are counted
 	head, whole := wire.EncodeHeader(&h), testenv.Must(os.ReadFile(path))
 	copy(whole, head[:])
-	testenv.OK(t, errors.Join(os.WriteFile(path, whole, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
-	if res, ok := finishAndVerify(t, path); !ok || res.Samples != 5000 || res.Cut != "" {
+	if res, ok := finishAndVerify(t, put(t, whole, journal)); !ok || res.Samples != 5000 || res.Cut != "" {
 		t.Errorf("%+v", res)
 	}
 }
@@ -209,8 +198,7 @@ func TestKilledInCreate(t *testing.T) {
 	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: 1000}))
 	journal := testenv.Must(os.ReadFile(path + ".journal"))
 	testenv.OK(t, w.Close())
-	testenv.OK(t, errors.Join(os.WriteFile(path, nil, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
-	if res, ok := finishAndVerify(t, path); !ok || res.Samples != 0 || res.Finished {
+	if res, ok := finishAndVerify(t, put(t, nil, journal)); !ok || res.Samples != 0 || res.Finished {
 		t.Errorf("%+v", res)
 	}
 }
@@ -225,9 +213,7 @@ func TestDamagedGoroutines(t *testing.T) {
 			}
 		}
 	}
-	path := filepath.Join(t.TempDir(), "x.tach")
-	testenv.OK(t, errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(path+".journal", journal, 0o600)))
-	if res, ok := finishAndVerify(t, path); !ok || res.Cut != "the latest records of goroutines" || res.Samples != 5000 {
+	if res, ok := finishAndVerify(t, put(t, file, journal)); !ok || res.Cut != "the latest records of goroutines" || res.Samples != 5000 {
 		t.Errorf("%+v", res)
 	}
 }

@@ -242,7 +242,7 @@ func (l *load) check(least, most, leastGoroutines, mostGoroutines uint64) error 
 	ticks := make(map[uint64]uint64) // number of samples of each thread
 	var stack []tachyon.Frame
 	var want tachyon.Sample
-	total := uint64(0)
+	total, frames := uint64(0), r.Frames()
 	for s, err := range r.Samples() {
 		if err != nil {
 			return err
@@ -254,7 +254,7 @@ func (l *load) check(least, most, leastGoroutines, mostGoroutines uint64) error 
 		if s.Time != want.Time || s.Status != want.Status || s.Thread != want.Thread || s.Interpreter != want.Interpreter {
 			return fmt.Errorf("sample %d is %+v, want %+v", n, *s, want)
 		}
-		if !slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return r.Frames()[id] == f }) {
+		if !slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return frames[id] == f }) {
 			return fmt.Errorf("sample %d has a wrong stack", n)
 		}
 	}

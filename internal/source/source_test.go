@@ -3,6 +3,7 @@
 package source
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -56,22 +57,14 @@ func TestUsual(t *testing.T) {
 		"", "x.go", "apps/app.go", "app/../../other/other.go", pipe, link, filepath.Join(module, "key.go"), filepath.Join(module, "key.pem"), filepath.Join(module, "../other/other.go"), filepath.Join(dir, "other/other.go"),
 		module, "/dev/zero", filepath.Join(module, "none.go"), write("module/large.go", string(make([]byte, maxFile+1))), write("module/app.c", text),
 	} {
-		if f := r.Read(name); f != nil {
-			t.Errorf("%q is read", name)
-		}
+		testenv.Same(t, name, r.Read(name), nil)
 	}
 	for _, name := range []string{"sort/slice.go", "example.com/App@v1.0.0/app.go", "app/app.go"} {
-		if r.Read(name) == nil {
-			t.Errorf("%q is not read", name)
-		}
+		testenv.Same(t, name+" is read", r.Read(name) != nil, true)
 	}
 	f := r.Read(app)
-	if f == nil {
-		t.Fatal("the file of the module is not read")
-	}
-	if n, _ := r.Shown(); n != 0 {
-		t.Errorf("%d files shown", n)
-	}
+	n, _ := r.Shown()
+	testenv.Same(t, "files shown", n, 0)
 	for _, c := range []struct {
 		function string
 		line     int
@@ -91,9 +84,7 @@ func TestUsual(t *testing.T) {
 		{"app.init", 15, false}, // the constant
 		{"app.init.0", 18, true},
 	} {
-		if got := f.Shows(c.function, c.line); got != c.want {
-			t.Errorf("%s at line %d: %v", c.function, c.line, got)
-		}
+		testenv.Same(t, fmt.Sprintf("%s at line %d", c.function, c.line), f.Shows(c.function, c.line), c.want)
 	}
 	if n, dirs := r.Shown(); n != 1 || len(dirs) != 1 || filepath.Base(dirs[0]) != "module" {
 		t.Errorf("%d files of %v shown", n, dirs)
@@ -113,11 +104,7 @@ func TestBelow(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"id_rsa", "sort/slice.go", filepath.Join(dir, "../a.php"), "/etc/passwd"} {
-		if r.Read(name) != nil {
-			t.Errorf("%s is read", name)
-		}
+		testenv.Same(t, name, r.Read(name), nil)
 	}
-	if _, err := Below([]string{filepath.Join(dir, "a.php")}); err == nil {
-		t.Error("a file is a folder")
-	}
+	testenv.Same(t, "a file is no folder", testenv.Err(Below([]string{filepath.Join(dir, "a.php")})) != nil, true)
 }

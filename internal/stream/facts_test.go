@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -22,9 +23,7 @@ func TestFacts(t *testing.T) {
 			f.of(id).weight++
 			want[id]++
 		}
-		if len(f.list) != len(want) {
-			t.Fatalf("%d facts, want %d", len(f.list), len(want))
-		}
+		testenv.Same(t, "facts", len(f.list), len(want))
 		for id, n := range want {
 			if x := f.find(id); x == nil || x.weight != n {
 				t.Fatalf("goroutine %d has %+v, want %d", id, x, n)
@@ -47,16 +46,10 @@ func TestCreators(t *testing.T) {
 			got = append(got, c.of(x, &list))
 		}
 	}
-	if want := []uint32{1, 2, 1, 3, 0, 4, 5, 6, 1}; !slices.Equal(got, append(want, want...)) {
-		t.Errorf("%v", got)
-	}
+	testenv.SameList(t, "numbers", got, slices.Repeat([]uint32{1, 2, 1, 3, 0, 4, 5, 6, 1}, 2))
 	var all creators
-	if got := all.add(list); !slices.Equal(got, []uint32{0, 1, 2, 3, 4, 5, 6}) {
-		t.Errorf("the first file has %v", got)
-	}
-	if got := all.add([]Creator{{}, h, {"b", ""}, f}); !slices.Equal(got, []uint32{0, 3, 7, 1}) {
-		t.Errorf("the second file has %v", got)
-	}
+	testenv.SameList(t, "the first file", all.add(list), []uint32{0, 1, 2, 3, 4, 5, 6})
+	testenv.SameList(t, "the second file", all.add([]Creator{{}, h, {"b", ""}, f}), []uint32{0, 3, 7, 1})
 	testenv.NoDiff(t, "", cmp.Diff(all.list[7], Creator{"b", ""}))
 }
 
@@ -72,18 +65,14 @@ func TestLabels(t *testing.T) {
 		set := rapid.MapOfN(text, text, 0, 5).Draw(t, "labels")
 		l := add(set)
 		if len(set) == 0 {
-			if l != nil {
-				t.Fatalf("%+v of no labels", l)
-			}
+			testenv.Same(t, "no labels", l, nil)
 			return
 		}
 		if !maps.Equal(l.Map(), set) || add(maps.Clone(set)) != l {
 			t.Fatalf("%q, want %q", l.Map(), set)
 		}
 		other := rapid.MapOfN(text, text, 1, 5).Draw(t, "other")
-		if (add(other) == l) != maps.Equal(set, other) {
-			t.Fatalf("%q and %q", set, other)
-		}
+		testenv.Same(t, "equal labels are the same", add(other) == l, maps.Equal(set, other))
 		keys := slices.Concat(slices.Collect(maps.Keys(set)), slices.Collect(maps.Keys(other)))
 		for _, k := range keys {
 			want, has := set[k]
@@ -136,8 +125,79 @@ func TestState(t *testing.T) {
 		for i := range min(len(f), len(c.stack)) {
 			f[i] = &c.stack[i]
 		}
-		if got := state(c.s, f); got != c.want {
-			t.Errorf("state(%#x, %v) = %q, want %q", c.s, c.stack, got, c.want)
+		testenv.Same(t, fmt.Sprintf("state(%#x, %v)", c.s, c.stack), state(c.s, f), c.want)
+	}
+}
+
+// Of many threads, the ones are remembered that were sampled last.
+func TestSeamsTrim(t *testing.T) {
+	s := newSeams()
+	labels := &Labels{Key: "k"}
+	const n = maxSeams + 1000
+	for i := range uint64(n) {
+		var its *Labels
+		if i%100 == 0 {
+			its = labels
+		}
+		s.add(&slot{id: i * 7, interpreter: uint32(i % 2), last: i}, its)
+	}
+	if s.trim(); s.used < maxSeams/2 || s.used > maxSeams || len(s.labels) > s.used {
+		t.Fatalf("%d threads and %d labels are left", s.used, len(s.labels))
+	}
+	for i := uint64(0); i < n; i += 3 {
+		e := s.find(i*7, uint32(i%2))
+		testenv.Same(t, "thread of the other interpreter", s.find(i*7, uint32(i+1)%2), nil)
+		if recent := i >= n-maxSeams/2; (e != nil) != recent {
+			t.Fatalf("thread %d is known: %v, want %v", i, e != nil, recent)
+		}
+		if e != nil && (e.last != i || (s.carried(e) == labels) != (i%100 == 0)) {
+			t.Fatalf("thread %d has %+v", i, e)
+		}
+	}
+}
+
+// Labels of threads that are added again and again do not add up.
+func TestSeamsLabels(t *testing.T) {
+	s := newSeams()
+	for i := range uint64(4 * maxCarried) {
+		s.add(&slot{id: i % 10, last: i}, &Labels{})
+		if i%1000 == 0 {
+			s.trim()
+		}
+	}
+	if s.trim(); len(s.labels) > maxCarried || s.used != 10 {
+		t.Errorf("%d labels of %d threads", len(s.labels), s.used)
+	}
+}
+
+func TestIDSet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var set idSet
+		want := map[uint64]bool{}
+		id := rapid.OneOf(rapid.Uint64Range(0, 2000), rapid.Uint64())
+		for range rapid.IntRange(0, 300).Draw(t, "adds") {
+			n := id.Draw(t, "id")
+			if set.has(n) != want[n] || set.add(n) == want[n] || !set.has(n) {
+				t.Fatalf("id %d was in the set: %v", n, want[n])
+			}
+			want[n] = true
+		}
+	})
+}
+
+// Goroutines of different processes have different ids, which stay what they are. Large ids are those of other profilers.
+func TestNames(t *testing.T) {
+	a, b, c := Process{PID: 1}, Process{PID: 2}, Process{PID: 3}
+	n := NewNames([]*Part{{Process: a}, {Process: b}, {Process: c}})
+	for range 2 {
+		for _, w := range []struct {
+			p        Process
+			id, want uint64
+		}{
+			{b, 5, 5 + apart}, {a, 5, 5}, {c, 5, 5 + 2*apart}, {a, 6, 6}, {c, 7, 7 + 2*apart},
+			{b, apart, apart}, {a, apart, 2 * apart}, {c, apart, 3 * apart}, {c, apart + 1, apart + 1},
+		} {
+			testenv.Same(t, fmt.Sprintf("goroutine %d of process %d", w.id, w.p.PID), n.ID(w.p, w.id), w.want)
 		}
 	}
 }

@@ -1,12 +1,17 @@
 package stream_test
 
 import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -21,8 +26,7 @@ func plant(t *testing.T, part, from, seconds int, stopped bool) stream.File {
 	t.Helper()
 	start := uint64(begin.UnixMicro()) + uint64(from)*1_000_000
 	var f testenv.File
-	w, err := writer.New(&f, writer.Options{Start: start, Interval: 1000})
-	testenv.OK(t, err)
+	w := testenv.Must(writer.New(&f, writer.Options{Start: start, Interval: 1000}))
 	work := tachyon.Frame{File: "/src/main.go", Func: "main.work", Line: 7}
 	g := tachyon.Goroutine{ID: 7, FirstWeight: 250_000}
 	add := func(id, at uint64, s tachyon.Status, stack ...tachyon.Frame) {
@@ -46,11 +50,8 @@ func plant(t *testing.T, part, from, seconds int, stopped bool) stream.File {
 	if stopped {
 		session.Duration = time.Duration(seconds) * time.Second
 	}
-	err = w.AddMetadata(tachyon.KindSession, session)
-	if err == nil {
-		err = w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g, {ID: 8, FirstWeight: 4_000_000}}})
-	}
-	testenv.OK(t, err)
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, session))
+	testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g, {ID: 8, FirstWeight: 4_000_000}}}))
 	return stream.File{Stream: testenv.Finish(t, &f, w, reader.New)}
 }
 
@@ -84,14 +85,11 @@ func TestSelect(t *testing.T) {
 		// One file, and two of which the second was not stopped.
 		for _, files := range [][]stream.File{{plant(t, 0, 0, 8, true)}, {plant(t, 1, 0, 4, true), plant(t, 2, 4, 4, false)}} {
 			src := testenv.Must(stream.New(files, stream.Options{Select: &c.sel}))
-			if got := time.UnixMicro(int64(src.Header().Start)).Sub(begin); got != c.start {
-				t.Errorf("%v of %d files begins at %v, want %v", &c.sel, len(files), got, c.start)
-			}
+			testenv.Same(t, fmt.Sprintf("%v of %d files begins at", &c.sel, len(files)), time.UnixMicro(int64(src.Header().Start)).Sub(begin), c.start)
 			var wall, cpu time.Duration
 			for range 2 {
 				wall, cpu = 0, 0
-				for s, err := range src.Samples() {
-					testenv.OK(t, err)
+				for s := range testenv.All(t, src.Samples()) {
 					wall += s.Wall
 					cpu += s.CPU()
 					if !s.NotSeen && int64(s.Time-src.Header().Start) < 0 {
@@ -106,29 +104,22 @@ func TestSelect(t *testing.T) {
 			if wall != want || cpu != c.cpu || src.Goroutines() != c.goroutines {
 				t.Errorf("%v of %d files: %v, %v on CPU, %d goroutines; want %v, %v, %d", &c.sel, len(files), wall, cpu, src.Goroutines(), want, c.cpu, c.goroutines)
 			}
-			if m := src.Metadata().Session; m.Duration != c.end-c.start {
-				t.Errorf("%v of %d files lasts %v, want %v", &c.sel, len(files), m.Duration, c.end-c.start)
-			}
+			testenv.Same(t, fmt.Sprintf("%v of %d files lasts", &c.sel, len(files)), src.Metadata().Session.Duration, c.end-c.start)
 		}
 	}
 }
 
 func TestSelectErrors(t *testing.T) {
 	for _, text := range []string{"x", "10", "25:00", "2026-13-01T00:00:00"} {
-		if _, err := stream.ParseMoment(text); err == nil {
-			t.Errorf("%q is a moment", text)
-		}
+		testenv.Fails(t, text, testenv.Err(stream.ParseMoment(text)), "is no time")
 	}
 	for _, text := range []string{"x", "=v"} {
-		if _, err := stream.ParseLabel(text); err == nil {
-			t.Errorf("%q is a label", text)
-		}
+		testenv.Fails(t, text, testenv.Err(stream.ParseLabel(text)), "does not have the form KEY=VALUE")
 	}
 	since, _ := stream.ParseMoment("3s")
 	until, _ := stream.ParseMoment("2s")
-	if _, err := stream.New([]stream.File{plant(t, 0, 0, 4, true)}, stream.Options{Select: &stream.Selection{Since: since, Until: until}}); err == nil {
-		t.Error("no error of a time that ends before it begins")
-	}
+	_, err := stream.New([]stream.File{plant(t, 0, 0, 4, true)}, stream.Options{Select: &stream.Selection{Since: since, Until: until}})
+	testenv.Same(t, "an error of a time that ends before it begins", err != nil, true)
 }
 
 // With Unselected, the other samples of the selected time are yielded too, but do not count.
@@ -139,8 +130,7 @@ func TestUnselected(t *testing.T) {
 	})
 	testenv.OK(t, err)
 	var wall [2]time.Duration
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		if s.Unselected {
 			wall[1] += s.Wall
 		} else {
@@ -173,6 +163,113 @@ func TestSelectThrottled(t *testing.T) {
 		src := testenv.Must(stream.New([]stream.File{plant(t, 1, 0, 4, true), plant(t, 2, 4, 8, true)}, stream.Options{Select: &sel}))
 		if s := src.Metadata().Session; s.Throttled != c.throttled || s.ThrottledPeriods != int64(c.throttled/time.Millisecond) || s.ThrottledOf != c.of {
 			t.Errorf("%q to %q: %v in %d periods of %v, want %v of %v", c.since, c.until, s.Throttled, s.ThrottledPeriods, s.ThrottledOf, c.throttled, c.of)
+		}
+	}
+}
+
+// A timed is a sample without a stack.
+type timed struct {
+	thread      uint64
+	interpreter uint32
+	at          uint64 // µs since the start
+	cpu         bool
+}
+
+// weights writes samples, one each 1000 µs as asked for, and returns a line for each thread in the order of their ids:
+// its weights in µs, with c for the CPU and m for a marker.
+func weights(t *testing.T, samples []timed, session *tachyon.Session, goroutines []tachyon.Goroutine, markers bool) (text string) {
+	t.Helper()
+	const start = 1_000_000
+	file := &testenv.File{}
+	w := testenv.Must(writer.New(file, writer.Options{Start: start, Interval: 1000}))
+	for _, s := range samples {
+		sample := tachyon.Sample{Thread: s.thread, Interpreter: s.interpreter, Time: start + s.at}
+		if s.cpu {
+			sample.Status = tachyon.OnCPU
+		}
+		testenv.OK(t, w.Write(&sample))
+	}
+	if session != nil {
+		testenv.OK(t, w.AddMetadata(tachyon.KindSession, session))
+	}
+	testenv.OK(t, w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}))
+	testenv.OK(t, w.Close())
+	src := testenv.Must(stream.New([]stream.File{{Stream: testenv.Must(reader.New(bytes.NewReader(file.Bytes)))}}, stream.Options{Markers: markers}))
+	lines := map[string]string{}
+	for s := range testenv.All(t, src.Samples()) {
+		key := fmt.Sprintf("%d/%d:", s.Goroutine, s.Interpreter)
+		testenv.Same(t, fmt.Sprintf("%s first", key), s.First, lines[key] == "")
+		kind := map[bool]string{true: "m"}[s.Marker]
+		if s.CPU() > 0 || s.Status&tachyon.OnCPU != 0 {
+			kind = "c"
+		}
+		lines[key] += fmt.Sprint(" ", s.Wall.Microseconds(), kind)
+	}
+	for _, key := range slices.Sorted(maps.Keys(lines)) {
+		text += key + lines[key] + "\n"
+	}
+	return text
+}
+
+// A file with every case that affects a weight.
+func TestWeights(t *testing.T) {
+	far := uint64(1) << 63
+	got := weights(t, []timed{
+		{1, 0, 500, true},             // a first sample: one interval, although that begins before the file
+		{1, 0, 2500, true},            // 2000 µs later
+		{2, 0, 3000, false},           // a first sample with a weight in the metadata
+		{1, 0, 2500, false},           // the same time: weight 0
+		{2, 1, 3000, false},           // the same id in another interpreter: one interval
+		{1, 0, 2400, true},            // the clock went back: weight 0
+		{1, 0, 2450, true},            // the time since the sample before, at 2400
+		{2, 0, 3001, true},            // samples of another thread came between
+		{3, 0, ^uint64(0), false},     // before the start
+		{3, 0, 9, false},              // 10 µs later: times wrap
+		{4, 0, 1, true},               // 0 in the metadata means one interval
+		{5, 0, 1, false},              // a weight that begins long before the start
+		{5, 0, far, true},             // just under 2^63 µs forward
+		{5, 0, 2*far - 1, false},      // the same difference
+		{5, 0, 2*far - 1 + far, true}, // 2^63 µs: that counts as back
+	}, nil, []tachyon.Goroutine{{ID: 2, FirstWeight: 70}, {ID: 4}, {ID: 5, FirstWeight: 1 << 40}, {ID: 6, FirstWeight: 3}}, true)
+	longest := int64(1<<63-1) / 1000
+	want := fmt.Sprintf("1/0: 1000c 2000c 0 0c 50c\n2/0: 70 1c\n2/1: 1000\n3/0: 1000 10\n4/0: 1000c\n5/0: %d %dc %d 0c\n", 1<<40, longest, longest)
+	testenv.NoDiff(t, "weights", cmp.Diff(want, got))
+}
+
+// Samples of the runtime's goroutines and of no goroutine count as the session says.
+func TestMarkers(t *testing.T) {
+	const pseudo = tachyon.FirstPseudo
+	samples := []timed{
+		{5, tachyon.Runtime, 1000, false}, // waits first
+		{1, 0, 1000, false},
+		{pseudo, tachyon.Process, 1000, false},
+		{5, tachyon.Runtime, 1400, false}, // still waits
+		{5, tachyon.Runtime, 1900, true},
+		{6, tachyon.Runtime, 2000, false}, // never uses a CPU
+		{1, 0, 2000, true},
+		{pseudo, tachyon.Process, 2300, true},
+		{pseudo, tachyon.Process, 2500, false},
+		{5, tachyon.Runtime, 2900, false},
+		{5, tachyon.Runtime, 3000, true},
+		{pseudo, tachyon.Process, 3100, true},
+	}
+	all := fmt.Sprintf("1/0: 300 1000c\n%d/2: 1000 1300c 200 600c\n5/1: 700 400 500c 1000 100c\n6/1: 1000\n", pseudo)
+	for name, c := range map[string]struct {
+		session         *tachyon.Session
+		counted, marked string
+	}{
+		"another program's file":     {nil, all, all},
+		"a file of an early version": {&tachyon.Session{Program: "x", System: true}, all, all},
+		"the runtime's CPU": {&tachyon.Session{Markers: true},
+			fmt.Sprintf("1/0: 300 1000c\n%d/2: 1300c 600c\n5/1: 500c 100c\n", pseudo),
+			fmt.Sprintf("1/0: 300 1000c\n%d/2: 1000m 1300c 200m 600c\n5/1: 700m 400m 500c 1000m 100c\n6/1: 1000m\n", pseudo)},
+		"the runtime's waits": {&tachyon.Session{Markers: true, System: true},
+			fmt.Sprintf("1/0: 300 1000c\n%d/2: 1300c 600c\n5/1: 700 400 500c 1000 100c\n6/1: 1000\n", pseudo),
+			fmt.Sprintf("1/0: 300 1000c\n%d/2: 1000m 1300c 200m 600c\n5/1: 700 400 500c 1000 100c\n6/1: 1000\n", pseudo)},
+	} {
+		for markers, want := range map[bool]string{false: c.counted, true: c.marked} {
+			got := weights(t, samples, c.session, []tachyon.Goroutine{{ID: 5, FirstWeight: 700}, {ID: 1, FirstWeight: 300}}, markers)
+			testenv.NoDiff(t, fmt.Sprintf("%s, with markers %v", name, markers), cmp.Diff(want, got))
 		}
 	}
 }

@@ -70,13 +70,9 @@ func TestRecords(t *testing.T) {
 				}
 			}
 			e.Reset()
-			if n := WholeRecords(append(slices.Clip(b), 7, recordGoroutine)); n != len(b) {
-				t.Fatalf("%d of %d bytes are whole records", n, len(b))
-			}
-			for i, c := range compressions {
-				if d := cmp.Diff(list, decode(t, AppendBlock(nil, b, c)), cmp.EquateEmpty()); d != "" {
-					t.Fatalf("compression %d (-want +got):\n%s", i, d)
-				}
+			testenv.Same(t, "whole records", WholeRecords(append(slices.Clip(b), 7, recordGoroutine)), len(b))
+			for _, c := range compressions {
+				testenv.NoDiff(t, "goroutines", cmp.Diff(list, decode(t, AppendBlock(nil, b, c)), cmp.EquateEmpty()))
 			}
 		}
 	})
@@ -186,9 +182,7 @@ func TestDamagedRecords(t *testing.T) {
 		{"\x03\x02\x02\x00", "truncated record"},
 		{string(new(RecordEncoder).AppendGoroutine(nil, &tachyon.Goroutine{ID: 8, Last: tachyon.MaxTime + 1})), "a time of goroutine 8 is beyond the limit"},
 	} {
-		if _, err := DecodeRecords([]byte(c.b), func(Record) error { return nil }); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.b, err, c.want)
-		}
+		testenv.Fails(t, c.b, testenv.Err(DecodeRecords([]byte(c.b), func(Record) error { return nil })), c.want)
 	}
 	var d BlockDecoder
 	defer d.Close()
@@ -204,9 +198,7 @@ func TestDamagedRecords(t *testing.T) {
 	} {
 		changed := slices.Clone(block)
 		c.edit(changed)
-		if _, err := d.Decode(CutBlock(changed), changed[BlockHeader:]); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, want %q", err, c.want)
-		}
+		testenv.Fails(t, c.want, testenv.Err(d.Decode(CutBlock(changed), changed[BlockHeader:])), c.want)
 	}
 }
 
@@ -223,11 +215,7 @@ func TestStopRecords(t *testing.T) {
 		b := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 3, CreatedBy: "f"})
 		b = e.AppendStops(b, &s)
 		b = e.AppendGoroutine(b, &tachyon.Goroutine{ID: 4, CreatedBy: "f"})
-		check := func(got *tachyon.Stops) {
-			if d := cmp.Diff(&s, got, cmp.EquateEmpty()); d != "" {
-				t.Fatalf("-want +got:\n%s", d)
-			}
-		}
+		check := func(got *tachyon.Stops) { testenv.NoDiff(t, "stops", cmp.Diff(&s, got, cmp.EquateEmpty())) }
 		n := 0
 		if _, err := DecodeStops(b, func(got *tachyon.Stops) error { n++; check(got); return nil }); err != nil || n != 1 {
 			t.Fatalf("%d records, %v", n, err)
@@ -267,7 +255,5 @@ func TestStopRecords(t *testing.T) {
 		}
 	}
 	claims := appendRecord(nil, recordStops, []byte{1, 200, 200, 3, 1, 1})
-	if _, err := DecodeStops(claims, func(*tachyon.Stops) error { return nil }); err == nil {
-		t.Error("more goroutines than bytes are no error")
-	}
+	testenv.Fails(t, "more goroutines than bytes", testenv.Err(DecodeStops(claims, func(*tachyon.Stops) error { return nil })), "do not fit")
 }

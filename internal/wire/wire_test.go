@@ -58,12 +58,8 @@ func TestStatistics(t *testing.T) {
 			t.Errorf("% x: %+v, %d, %d, %v", c.b, got, size, before, err)
 		}
 	}
-	if _, err := EncodeStatistics(&tachyon.Statistics{Missed: &nan}); err == nil {
-		t.Error("NaN is encoded")
-	}
-	if b, err := EncodeStatistics(nil); b != nil || err != nil {
-		t.Errorf("no statistics are %x, %v", b, err)
-	}
+	testenv.Fails(t, "NaN", testenv.Err(EncodeStatistics(&tachyon.Statistics{Missed: &nan})), "the statistics hold NaN")
+	testenv.Same(t, "no statistics", len(testenv.Must(EncodeStatistics(nil))), 0)
 }
 
 // The offsets in the header and the footer agree with the written bytes.
@@ -83,17 +79,11 @@ func TestTail(t *testing.T) {
 			t.Fatalf("%d of %d bytes, %v", size, b.Len(), err)
 		}
 		foot := DecodeFooter(b.Bytes()[size-tachyon.FooterSize:], binary.LittleEndian)
-		if want := (Footer{Strings: 4, Frames: 2, Size: uint64(size)}); foot != want {
-			t.Errorf("footer %+v, want %+v", foot, want)
-		}
+		testenv.Same(t, "footer", foot, Footer{Strings: 4, Frames: 2, Size: uint64(size)})
 		text := b.String()
 		const table = "\x04file\x08function\x08metadata" + "\x20" + `{"gotach":"checksum","crc32c":7}`
-		if got := text[h.StringOffset:h.FrameOffset]; got != table {
-			t.Errorf("strings %q", got)
-		}
-		if got, want := text[h.FrameOffset:size-tachyon.FooterSize], "\x00\x01\x80\x01\x01\x00\x01"+string(statistics); got != want {
-			t.Errorf("frames %q, want %q", got, want)
-		}
+		testenv.Same(t, "strings", text[h.StringOffset:h.FrameOffset], table)
+		testenv.Same(t, "frames", text[h.FrameOffset:size-tachyon.FooterSize], "\x00\x01\x80\x01\x01\x00\x01"+string(statistics))
 	}
 	// The place of the record section is behind the strings that tell it and the frame table.
 	for _, offset := range []int64{64, 9_850, 1e9} {
@@ -121,9 +111,7 @@ func TestRegions(t *testing.T) {
 	var open bytes.Buffer
 	z := testenv.Must(NewEncoder(0))
 	z.Reset(&open)
-	if _, err := z.Write(records); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, testenv.Err(z.Write(records)))
 	testenv.OK(t, z.Flush())
 	const zstdOn, start = tachyon.CompressionZstd, tachyon.HeaderSize
 	d := testenv.Must(zstd.NewReader(nil))
@@ -139,12 +127,8 @@ func TestRegions(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d; %v", name, len(got), len(c.want), err)
 		}
 	}
-	if b := EndRegion(zstdOn, start+1, false); len(b) > 0 {
-		t.Errorf("a region of whole frames ends with %x", b)
-	}
-	if b := EndRegion(tachyon.CompressionNone, start, false); len(b) > 0 {
-		t.Errorf("an uncompressed region ends with %x", b)
-	}
+	testenv.Same(t, "end of a region of whole frames", len(EndRegion(zstdOn, start+1, false)), 0)
+	testenv.Same(t, "end of an uncompressed region", len(EndRegion(tachyon.CompressionNone, start, false)), 0)
 }
 
 // The bytes of the parts of a file are those that package tachyon describes.
@@ -154,17 +138,11 @@ func TestBytes(t *testing.T) {
 	pythons.Layout, pythons.Python, pythons.Config = tachyon.CPython315, [3]uint8{3, 15, 7}, 9
 	document, cpython := EncodeHeader(&documents), EncodeHeader(&pythons)
 	for want, b := range map[tachyon.Header][]byte{documents: document[:], pythons: cpython[:]} {
-		if got, err := DecodeHeader(b); got != want || err != nil {
-			t.Errorf("%+v becomes %+v, %v", want, got, err)
-		}
-		if _, err := DecodeHeader(b[:63]); err == nil {
-			t.Error("63 bytes are accepted as a header")
-		}
+		testenv.Same(t, "header", testenv.Must(DecodeHeader(b)), want)
+		testenv.Fails(t, "63 bytes", testenv.Err(DecodeHeader(b[:63])), "too short for a header")
 		other := slices.Clone(b)
 		other[4] = 7
-		if _, err := DecodeHeader(other); err == nil {
-			t.Error("version 7 is accepted")
-		}
+		testenv.Fails(t, "version 7", testenv.Err(DecodeHeader(other)), "format version 7")
 	}
 	foot := EncodeFooter(&Footer{Strings: 1, Frames: 2, Size: 3})
 	missed := 2.0
@@ -200,8 +178,6 @@ func TestBytes(t *testing.T) {
 		"a list":            {object([]int{1}), `{"gotach":"kind","kind":[1]}`},
 		"encodings":         {[]byte{Repeat, Full, Suffix, PopPush}, "\x00\x01\x02\x03"},
 	} {
-		if string(c.got) != c.want {
-			t.Errorf("%s: % x, want % x", name, c.got, c.want)
-		}
+		testenv.Same(t, name, string(c.got), c.want)
 	}
 }

@@ -19,9 +19,7 @@ func TestReferences(t *testing.T) {
 github.com/gotach/profiler/internal/testenv/upward/testdata/room: 4 files, 5 references between them, 1 run up
 the package comment does not name nameless.go
 `
-	if b.String() != want {
-		t.Errorf("got\n%swant\n%s", b.String(), want)
-	}
+	testenv.Same(t, "references", b.String(), want)
 }
 
 // TestRoomsRunDown holds the number of references that run up in rooms of many files.
@@ -53,7 +51,5 @@ func TestRoomsRunDown(t *testing.T) {
 			t.Errorf("%s: %d references run up, at most %d did:\n%s", r.path, len(r.up), most, strings.Join(r.up, "\n"))
 		}
 	}
-	if len(rooms) != len(most) {
-		t.Errorf("%d rooms of %d", len(rooms), len(most))
-	}
+	testenv.Same(t, "rooms", len(rooms), len(most))
 }
