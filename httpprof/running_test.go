@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
-
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
@@ -191,9 +190,7 @@ func TestKeep(t *testing.T) {
 		Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?keep=slow+again", nil))
 		return w.Code
 	}
-	if code := ask(); code != http.StatusServiceUnavailable {
-		t.Errorf("without a session the status is %d", code)
-	}
+	testenv.Same(t, "the status without a session", ask(), http.StatusServiceUnavailable)
 	path := filepath.Join(t.TempDir(), "own.tach")
 	s := testenv.Must(profiler.Open(profiler.Output(path)))
 	defer s.Stop()
@@ -203,7 +200,45 @@ func TestKeep(t *testing.T) {
 	testenv.OK(t, s.Stop())
 	r := testenv.Must(reader.Open(path))
 	defer r.Close()
-	if got := testenv.Must(r.Metadata()).Session.Kept; got != "slow again" {
-		t.Errorf("the file says %q", got)
+	testenv.Same(t, "kept", testenv.Must(r.Metadata()).Session.Kept, "slow again")
+}
+
+//go:noinline
+func waitsFirst(c chan struct{}) { <-c }
+
+//go:noinline
+func waitsThen(c chan struct{}) { <-c }
+
+// TestStacks: at and format=stacks send what goroutines did then, also of a goroutine that does something else now.
+func TestStacks(t *testing.T) {
+	for _, bad := range []string{"at=5s&format=stacks", "at=-5s", "format=stacks", "at=x&format=stacks", "at=-5s&last=5s&format=stacks", "at=-2562047h47m16.854775808s&format=stacks"} {
+		testenv.Same(t, bad, ask(t.Context(), bad).code, http.StatusBadRequest)
+	}
+	testenv.Same(t, "the status without a session", ask(t.Context(), "at=-1ms&format=stacks").code, http.StatusServiceUnavailable)
+	first, then, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		waitsFirst(first)
+		waitsThen(then)
+	}()
+	defer func() { close(then); <-done }()
+	open(t)
+	has := func(at, text string) bool {
+		a := ask(t.Context(), "at=-"+at+"&format=stacks")
+		return a.code == http.StatusOK && strings.Contains(string(a.body), text)
+	}
+	const both = "]:\ngithub.com/gotach/profiler/httpprof.waitsFirst(...)\n"
+	var was time.Time
+	testenv.Await(func() bool { was = time.Now(); return has("1ms", both) })
+	close(first)
+	testenv.Await(func() bool { return has("1us", "httpprof.waitsThen(...)") })
+	var text string
+	asBefore := func() bool { return strings.Contains(text, both) && !strings.Contains(text, "waitsThen") }
+	testenv.Await(func() bool { // a request that is late asks for a later moment
+		text = string(ask(t.Context(), "at=-"+time.Since(was).String()+"&format=stacks").body)
+		return asBefore()
+	})
+	if !asBefore() || !strings.Contains(text, "created by github.com/gotach/profiler/httpprof.TestStacks in goroutine ") {
+		t.Errorf("before, goroutines did\n%s", text)
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -88,31 +89,21 @@ func TestExcerpt(t *testing.T) {
 	}
 	for k, v := range want {
 		// Less than one and a half intervals count as one.
-		if d := int64(got[k]) - int64(v); d < -500 || d > 500 {
-			t.Errorf("goroutine and function %s: %d µs, want %d", k, got[k], v)
-		}
+		testenv.Within(t, "µs of goroutine and function "+k, got[k], v-500, v+500)
 	}
-	if len(got) != len(want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	testenv.Same(t, "sums", len(got), len(want))
 	m := testenv.Must(r.Metadata())
-	if s := m.Session; s == nil || s.PID != 7 || s.Error != "" || s.Samples != int64(r.Header().Samples) || s.Duration != reader.Micros(end-from) || s.Start.UnixMicro() != from {
-		t.Errorf("the session is %+v", s)
-	}
-	if want := []tachyon.Object{{Number: 3, Kind: "channel", Capacity: 1}}; !reflect.DeepEqual(m.Objects, want) {
-		t.Errorf("objects %+v, want %+v", m.Objects, want)
-	}
-	if len(m.Goroutines) != 20 {
-		t.Errorf("%d goroutines", len(m.Goroutines))
-	}
+	s := m.Session
+	testenv.Same(t, "the session", fmt.Sprint(s.PID, s.Error, s.Samples, s.Duration, s.Start.UnixMicro()), fmt.Sprint(7, "", r.Header().Samples, reader.Micros(end-from), from))
+	testenv.NoDiff(t, "objects", cmp.Diff([]tachyon.Object{{Number: 3, Kind: "channel", Capacity: 1}}, m.Objects))
+	testenv.Same(t, "goroutines", len(m.Goroutines), 20)
 	for _, g := range m.Goroutines {
 		labels := []tachyon.LabelSpan{{Labels: set(1)}, {From: begin + 1_500_000 - from, Labels: set(0)}}
 		if g.ID == 8 {
 			labels = append(labels, tachyon.LabelSpan{From: second - from, Labels: map[string]string{}})
 		}
-		if !reflect.DeepEqual(g.Labels, labels) || g.CreatedBy != "main.main" || g.Parent != 1 || g.Last > end-from {
-			t.Errorf("goroutine %+v, want labels %+v", g, labels)
-		}
+		testenv.NoDiff(t, fmt.Sprint("labels of ", g.ID), cmp.Diff(labels, g.Labels))
+		testenv.Same(t, fmt.Sprint("goroutine ", g.ID), fmt.Sprint(g.CreatedBy, g.Parent, g.Last <= end-from), "main.main1 true")
 	}
 	// Nothing is known of the time before the first file, and files of other sessions do not help.
 	if err := Excerpt(t.Context(), out, paths, time.UnixMicro(begin-1)); !errors.Is(err, ErrNoPast) || !strings.Contains(err.Error(), "begin") {
@@ -168,16 +159,91 @@ func TestWindow(t *testing.T) {
 			t.Errorf("a sample at %d µs with a weight of %d µs", s.Time-begin, s.Weight)
 		}
 	}
-	if want := map[uint64]uint64{1: 20_000, 2: 20_000, 3: 20_000, 5: 10_000, 6: 20_000}; !reflect.DeepEqual(got, want) {
-		t.Errorf("times of goroutines %v, want %v", got, want)
-	}
+	testenv.NoDiff(t, "times of goroutines", cmp.Diff(map[uint64]uint64{1: 20_000, 2: 20_000, 3: 20_000, 5: 10_000, 6: 20_000}, got))
 	m := testenv.Must(o.Metadata())
-	if m.Session == nil || m.Session.Duration != 20*time.Millisecond || m.Session.Start.UnixMicro() != begin+20_000 || len(m.Goroutines) != 5 {
-		t.Errorf("the session is %+v, goroutines %+v", m.Session, m.Goroutines)
-	}
+	testenv.Same(t, "duration, start, goroutines", fmt.Sprint(m.Session.Duration, m.Session.Start.UnixMicro(), len(m.Goroutines)), fmt.Sprint(20*time.Millisecond, begin+20_000, 5))
 	for _, g := range m.Goroutines {
 		if len(g.Labels) != 1 || g.Labels[0].From != 0 || g.Last > 20_000 {
 			t.Errorf("goroutine %+v", g)
 		}
 	}
+}
+
+const stopsBegin = 1_700_000_000_000_000
+
+// stopsFile writes a file of a process with a sample, and stops of goroutines 5 and 6 at each of the times.
+func stopsFile(t *testing.T, path string, pid, part int, start uint64, until ...uint64) {
+	t.Helper()
+	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: 1000}))
+	testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: 5, Time: start + 1000}, []tachyon.Frame{{File: "a.go", Func: "main.f", Line: 7}}))
+	for _, at := range until {
+		testenv.OK(t, w.WriteRecords(&tachyon.Records{Stops: &tachyon.Stops{Until: at, List: []tachyon.GoroutineStops{{ID: 5, N: at / 1000}, {ID: 6, N: uint64(pid), AtLeast: true}}}}))
+	}
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Host: "h", PID: pid, Part: part, Stops: true, Duration: time.Second,
+		Start: time.UnixMicro(int64(start)), SessionStart: time.UnixMicro(stopsBegin)}))
+	testenv.OK(t, w.Close())
+}
+
+// stopsIn returns the stops of a stream of files as text. Times are in ms since the first file's start.
+func stopsIn(t *testing.T, paths ...string) string {
+	t.Helper()
+	var files []stream.File
+	for _, path := range paths {
+		r := testenv.Must(reader.Open(path))
+		defer r.Close()
+		files = append(files, stream.File{Name: path, Stream: r})
+	}
+	src := testenv.Must(stream.New(files, stream.Options{}))
+	var b strings.Builder
+	for s, err := range src.Stops() {
+		testenv.OK(t, err)
+		begin := src.Header().Start
+		fmt.Fprintf(&b, "%d-%d:", int64(s.From-begin)/1000, int64(s.Until-begin)/1000)
+		for _, g := range s.List {
+			fmt.Fprintf(&b, " %d %d", g.Goroutine, g.N)
+			if g.AtLeast {
+				b.WriteByte('+')
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// TestStops reads stops of several files, of their joined copy, of other formats' copies and of excerpts.
+func TestStops(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	stopsFile(t, path("1.tach"), 4, 1, stopsBegin, 1_000_000, 2_000_000)
+	stopsFile(t, path("2.tach"), 4, 2, stopsBegin+3_000_000, 500_000)
+	stopsFile(t, path("other.tach"), 9, 1, stopsBegin+100_000, 700_000)
+	files := []string{path("1.tach"), path("2.tach")}
+	const want = "0-1000: 5 1000 6 4+\n1000-2000: 5 2000 6 4+\n3000-3500: 5 500 6 4+\n"
+	testenv.Same(t, "of two files", stopsIn(t, files...), want)
+	testenv.Same(t, "of two processes", stopsIn(t, append(files, path("other.tach"))...), "0-1000: 5 1000 6 4+\n1000-2000: 5 2000 6 4+\n100-800: 1000000000005 700 1000000000006 9+\n3000-3500: 5 500 6 4+\n")
+	convert := func(out string, from ...string) string {
+		t.Helper()
+		in := testenv.Must(OpenAll(from, Options{}))
+		defer in.Close()
+		testenv.OK(t, in.Convert(path(out), "", Options{}))
+		return path(out)
+	}
+	const joined = "0-1000: 5 1000 6 4+\n1000-2000: 5 2000 6 4+\n2000-3000:\n3000-3500: 5 500 6 4+\n"
+	testenv.Same(t, "of the joined file", stopsIn(t, convert("joined.tach", files...)), joined)
+	testenv.Same(t, "of the joined file, as lines and back", stopsIn(t, convert("again.tach", convert("x.jsonl", files...))), joined)
+	testenv.Same(t, "of the joined file of two processes", stopsIn(t, convert("processes.tach", files[0], path("other.tach"))), "")
+	at := func(ms int64) time.Time { return time.UnixMicro(stopsBegin + ms*1000) }
+	for _, c := range []struct {
+		from, to int64
+		want     string
+	}{
+		{0, 2500, "0-1000: 5 1000 6 4+\n1000-2000: 5 2000 6 4+\n"},
+		{500, 2000, "0-500:\n500-1500: 5 2000 6 4+\n"},
+		{1000, 1999, ""},
+	} {
+		testenv.OK(t, Window(t.Context(), path("window.tach"), files[0], at(c.from), at(c.to)))
+		testenv.Same(t, fmt.Sprint("from and to ", c.from, c.to), stopsIn(t, path("window.tach")), c.want)
+	}
+	testenv.OK(t, Excerpt(t.Context(), path("excerpt.tach"), files, at(1500)))
+	testenv.Same(t, "of an excerpt", stopsIn(t, path("excerpt.tach")), "0-1500:\n1500-2000: 5 500 6 4+\n")
 }

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
@@ -36,17 +37,11 @@ func TestTable(t *testing.T) {
 		if f.Doc == "" || strings.ContainsAny(f.Doc, "\n\t") || len(f.Doc) > 70 {
 			t.Errorf("%s: doc %q", f.Name, f.Doc)
 		}
-		if !f.CanRead() && !f.CanWrite() {
-			t.Errorf("%s is of no use", f.Name)
-		}
-		if got := testenv.Must(ByName(f.Name)); got != f {
-			t.Errorf("ByName(%q) = %v", f.Name, got)
-		}
+		testenv.Same(t, f.Name+" is of use", f.CanRead() || f.CanWrite(), true)
+		testenv.Same(t, "by name "+f.Name, testenv.Must(ByName(f.Name)), f)
 	}
 	for name, want := range map[string]*Format{"folded": folded, "PPROF": pprofFormat, "pb.gz": pprofFormat, "bin": cpython315} {
-		if f, err := ByName(name); err != nil || f != want {
-			t.Errorf("ByName(%q) = %v, %v", name, f, err)
-		}
+		testenv.Same(t, name, testenv.Must(ByName(name)), want)
 	}
 	testenv.Fails(t, "", testenv.Err(ByName("fortran")), "there are tach, cpython315")
 	for path, want := range map[string]*Format{"a/app.tach": tachFormat, "app.pb.gz": pprofFormat, "X.FOLDED": folded, "a.jsonl": jsonLines, "app": nil} {
@@ -61,22 +56,14 @@ const golden = goldens + "/document-v2/tiny.bin"
 
 // samples makes a file of each format that can be made of a Tachyon file and
 // is not a directory.
-func samples(t testing.TB) map[string]string {
+func samples(t testing.TB, o Options) map[string]string {
 	t.Helper()
-	dir := t.TempDir()
-	out := map[string]string{}
+	dir, out := t.TempDir(), map[string]string{}
 	for _, f := range All() {
-		if !f.CanWrite() || f.Directory {
-			continue
+		if f.CanWrite() && !f.Directory && f.Name != "dcpicat" { // it needs the addresses that only gotach's own files have
+			out[f.Name] = filepath.Join(dir, "x-"+f.Name)
+			testenv.OK(t, convert(golden, out[f.Name], f.Name, o))
 		}
-		path := filepath.Join(dir, "x-"+f.Name)
-		if err := convert(golden, path, f.Name, Options{NoSource: true}); err != nil {
-			if f.Name == "dcpicat" {
-				continue // needs the addresses that only gotach's own files have
-			}
-			t.Fatalf("%s: %v", f.Name, err)
-		}
-		out[f.Name] = path
 	}
 	return out
 }
@@ -84,28 +71,19 @@ func samples(t testing.TB) map[string]string {
 // Every format is told by its content alone, and every pair of formats either
 // converts or says why it cannot.
 func TestConvertAll(t *testing.T) {
-	for name, path := range samples(t) {
-		f := testenv.Must(ByName(name))
-		if !f.CanRead() {
+	for name, path := range samples(t, Options{NoSource: true}) {
+		if !testenv.Must(ByName(name)).CanRead() {
 			continue
 		}
-		in, err := Open(path, Options{})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if in.Format != f {
-			t.Errorf("a %s file is taken for %s", name, in.Format.Name)
-		}
+		in := testenv.Must(Open(path, Options{}))
+		testenv.Same(t, "what "+name+" is taken for", in.Format.Name, name)
 		for _, to := range All() {
 			out := filepath.Join(t.TempDir(), "out")
 			err := in.Convert(out, to.Name, Options{NoSource: true})
 			_, isSeries := in.content.(series)
 			switch {
 			case !to.CanWrite():
-				if err == nil {
-					t.Errorf("%s to %s: written, though it cannot be", name, to.Name)
-				}
+				testenv.Fails(t, name+" to "+to.Name, err, "write")
 			case strings.HasPrefix(to.Name, "dcpi"):
 				testenv.Fails(t, name, err, "address")
 			case (to.Series || to.Runs) && !isSeries:
@@ -116,14 +94,10 @@ func TestConvertAll(t *testing.T) {
 			case err != nil:
 				t.Errorf("%s to %s: %v", name, to.Name, err)
 			case !to.Directory:
-				if fi, err := os.Stat(out); err != nil || fi.Mode().Perm() != 0o600 {
-					t.Errorf("%s to %s: %v, %v", name, to.Name, fi, err)
-				}
+				testenv.Same(t, name+" to "+to.Name, testenv.Must(os.Stat(out)).Mode().Perm(), 0o600)
 			}
 		}
-		if err := in.Close(); err != nil {
-			t.Errorf("%s: close: %v", name, err)
-		}
+		testenv.OK(t, in.Close())
 	}
 }
 
@@ -213,9 +187,8 @@ func TestSniff(t *testing.T) {
 		`{"$schema":""}`:                                        nil,
 		"<svg></svg>":                                           nil,
 	} {
-		if got, _ := testenv.Must(streamSource(strings.NewReader(head), "x")).format(); got != want {
-			t.Errorf("%q is taken for %v, want %v", head, got, want)
-		}
+		got, _ := testenv.Must(streamSource(strings.NewReader(head), "x")).format()
+		testenv.Same(t, head, got, want)
 	}
 }
 
@@ -252,16 +225,8 @@ func TestHostile(t *testing.T) {
 		use(name, Options{})
 		use(name, Options{From: "pprof"})
 	}
-	testenv.OK(t, convert(goldens+"/document-v2/tiny.bin", path, "pprof", Options{}))
-	small := map[string][]byte{}
-	for _, f := range All() {
-		if f.CanWrite() && !f.Directory && f.Name != "dcpicat" {
-			testenv.OK(t, convert(goldens+"/document-v2/tiny.bin", path, f.Name, Options{Uncompressed: true}))
-			b := testenv.Must(os.ReadFile(path))
-			small[f.Name] = b
-		}
-	}
-	for name, b := range small {
+	for name, whole := range samples(t, Options{Uncompressed: true}) {
+		b := testenv.Must(os.ReadFile(whole))
 		for i := 0; i < len(b); i += 1 + len(b)/6 {
 			try(b[:i], Options{From: name})
 			c := bytes.Clone(b)
@@ -277,15 +242,14 @@ func TestHostile(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
+	files := samples(f, Options{Uncompressed: true})
 	for _, name := range []string{"tach", "pprof", "collapsed", "jsonl", "nytprof", "pynytprof"} {
-		path := filepath.Join(f.TempDir(), "x")
-		testenv.OK(f, convert(goldens+"/document-v2/tiny.bin", path, name, Options{Uncompressed: true}))
-		b := testenv.Must(os.ReadFile(path))
+		b := testenv.Must(os.ReadFile(files[name]))
 		f.Add(b, "")
 		f.Add(b, name)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, from string) {
-		n := testenv.Allocated(func() {
+		testenv.Bounded(t, 256<<20+20_000*len(b), func() {
 			in, err := OpenReader(bytes.NewReader(b), "fuzz", Options{From: from})
 			if err != nil {
 				return
@@ -295,9 +259,6 @@ func FuzzOpen(f *testing.F) {
 			_, _ = in.Report(profile.ReportOptions{})
 			_ = in.Dump(io.Discard)
 		})
-		if n > uint64(256<<20+20_000*len(b)) {
-			t.Errorf("%d bytes allocated for an input of %d", n, len(b))
-		}
 	})
 }
 
@@ -320,12 +281,8 @@ func TestNothingLeft(t *testing.T) {
 	in := testenv.Must(OpenReader(strings.NewReader(`{"thread_id":1,"timestamp":5,"frames":[]}`), "x", Options{}))
 	testenv.OK(t, in.Write(io.Discard, "tach", Options{}))
 	testenv.OK(t, in.Close())
-	if _, err := OpenReader(strings.NewReader(`{"thread_id":1,"timestamp":5,"frames":[]}`+"\nprose"), "x", Options{}); err == nil {
-		t.Error("no error")
-	}
-	if left, _ := os.ReadDir(tmp); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	testenv.Fails(t, "prose", testenv.Err(OpenReader(strings.NewReader(`{"thread_id":1,"timestamp":5,"frames":[]}`+"\nprose"), "x", Options{})), "line 2")
+	testenv.Empty(t, tmp)
 }
 
 // convert makes a file of another format.
@@ -366,10 +323,24 @@ func TestCalledOff(t *testing.T) {
 	out := filepath.Join(dir, "out.tach")
 	o := Options{Context: ctx, Progress: func(uint64, uint64) { cancel(why) }}
 	err := convert(goldens+"/document-v2/big.zstd.bin", out, "", o)
-	if !errors.Is(err, why) {
-		t.Errorf("error %v", err)
-	}
-	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+	testenv.Fails(t, "", err, why.Error())
+	testenv.Empty(t, dir)
+}
+
+// TestPace: half of the time is a pause, but there is none for less than 200 µs of work, and none is longer than 10 ms.
+func TestPace(t *testing.T) {
+	for work, whole := range map[time.Duration]time.Duration{
+		60 * time.Microsecond: 60 * time.Microsecond,
+		2 * time.Millisecond:  4 * time.Millisecond,
+		50 * time.Millisecond: 60 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begin, pause := time.Now(), Pace()
+			for range 3 {
+				time.Sleep(work)
+				pause()
+			}
+			testenv.Same(t, fmt.Sprint("three times ", work), time.Since(begin), 3*whole)
+		})
 	}
 }

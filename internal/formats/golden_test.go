@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -21,15 +22,7 @@ import (
 const goldens = "../../testdata/tachyon"
 
 func readGolden(t *testing.T, parts ...string) []byte {
-	t.Helper()
 	return testenv.Must(os.ReadFile(filepath.Join(append([]string{goldens}, parts...)...)))
-}
-
-func gunzip(t *testing.T, b []byte) []byte {
-	t.Helper()
-	z := testenv.Must(gzip.NewReader(bytes.NewReader(b)))
-	b = testenv.Must(io.ReadAll(z))
-	return b
 }
 
 // names of the goldens that have an expectation.
@@ -40,7 +33,7 @@ func TestDumpGoldens(t *testing.T) {
 	testenv.Again(t)
 	for dir, format := range map[string]*Format{"cpython-3.15": cpython315, "document-v2": tachFormat} {
 		for _, name := range goldenNames {
-			want := gunzip(t, readGolden(t, "cpython-3.15", name+".bin.expect.jsonl.gz"))
+			want := testenv.Must(io.ReadAll(testenv.Must(gzip.NewReader(bytes.NewReader(readGolden(t, "cpython-3.15", name+".bin.expect.jsonl.gz"))))))
 			for _, ext := range []string{".bin", ".zstd.bin"} {
 				file := openInput(t, filepath.Join(goldens, dir, name+ext), Options{})
 				stream := testenv.Must(OpenReader(bytes.NewReader(readGolden(t, dir, name+ext)), "stdin", Options{}))
@@ -84,9 +77,7 @@ func TestConvertGoldens(t *testing.T) {
 					copy(got[8:12], v1[8:12])
 					binary.LittleEndian.PutUint32(got[60:], binary.LittleEndian.Uint32(v1[60:]))
 				}
-				if !bytes.Equal(got, c.want) {
-					t.Errorf("%s/%s to %s differs: %d bytes, want %d", c.from, name+ext, c.to, len(got), len(c.want))
-				}
+				testenv.Same(t, fmt.Sprint(c.from, "/", name+ext, " to ", c.to), string(got), string(c.want))
 			}
 		}
 	}
@@ -159,9 +150,7 @@ func TestConvertMetadata(t *testing.T) {
 		testenv.NoDiff(t, path, cmp.Diff(want, objects(path)))
 	}
 	p := testenv.Must(openInput(t, there, Options{}).Profile())
-	if p.Records[0].Labels["k"] != "v" || p.Program != "prog <&>" {
-		t.Errorf("labels %v, program %q", p.Records[0].Labels, p.Program)
-	}
+	testenv.Same(t, "label and program", p.Records[0].Labels["k"]+p.Program, "vprog <&>")
 }
 
 // Verify refuses times that sums cannot take.

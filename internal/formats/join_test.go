@@ -85,9 +85,8 @@ func TestJoinTimes(t *testing.T) {
 				seen[r.Goroutine] += r.Wall / time.Millisecond
 			}
 		}
-		if rate := p.Metadata.Session.RateReached; gap != tc.gap*time.Millisecond || rate != 900 {
-			t.Errorf("%s: not recorded %v, want %d ms; %v ticks a second, want 900 as in each file", tc.files, gap, tc.gap, rate)
-		}
+		testenv.Same(t, tc.files+": time not recorded", gap, tc.gap*time.Millisecond)
+		testenv.Same(t, tc.files+": ticks a second, as in each file", p.Metadata.Session.RateReached, 900)
 		testenv.NoDiff(t, tc.files, cmp.Diff(tc.seen, seen))
 	}
 }
@@ -146,9 +145,7 @@ func TestJoined(t *testing.T) {
 	out := written(t, dir, in)
 	defer out.Close()
 	h := out.Header()
-	if h.Threads != 6 || src.Goroutines() != 6 {
-		t.Errorf("%d threads, %d goroutines", h.Threads, src.Goroutines())
-	}
+	testenv.Same(t, "threads and goroutines", [2]int{int(h.Threads), src.Goroutines()}, [2]int{6, 6})
 	m := testenv.Must(out.Metadata())
 	for i := range m.Goroutines {
 		g := &m.Goroutines[i]
@@ -157,12 +154,8 @@ func TestJoined(t *testing.T) {
 	if len(m.Goroutines) != 5 || len(goroutines) != 5 { // of goroutine 3 only the process is known, and of the first process nothing
 		t.Errorf("%d goroutines, %d are written", len(goroutines), len(m.Goroutines))
 	}
-	if found := testenv.Must(in.Verify()); !strings.HasPrefix(found, fmt.Sprintf("3 files, %d samples of 6 goroutines", h.Samples)) {
-		t.Errorf("verified %q", found)
-	}
-	if info := testenv.Must(in.Info()); len(info) < 10 {
-		t.Errorf("info %v", info)
-	}
+	testenv.Has(t, "verified", testenv.Must(in.Verify()), fmt.Sprintf("3 files, %d samples of 6 goroutines", h.Samples))
+	testenv.Within(t, "facts", len(testenv.Must(in.Info())), 10, 100)
 }
 
 // Goroutines of several processes have labels in the joined file that say of which process they are, whatever labels they
@@ -271,11 +264,7 @@ func TestJoinObjects(t *testing.T) {
 	s := written(t, dir, in)
 	defer s.Close()
 	want := []string{"main.a a", "main.a a", "main.b b", "main.b b", "main.c c", "main.d d", "main.set set+a+b"}
-	if got := waitedFor(t, s); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, waitedFor(t, s)))
 	m := testenv.Must(s.Metadata())
-	if len(m.Objects) != 5 {
-		t.Errorf("%d objects: %+v", len(m.Objects), m.Objects)
-	}
+	testenv.Same(t, "objects", len(m.Objects), 5)
 }

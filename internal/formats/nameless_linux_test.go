@@ -2,6 +2,7 @@ package formats
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -21,9 +22,7 @@ func TestReplaceLeavesNothing(t *testing.T) {
 	out, bad := filepath.Join(dir, "k.tach"), errors.New("bad")
 	for i, text := range []string{"first", "second", ""} {
 		err := Replace(out, func(w io.Writer) error {
-			if list := testenv.Must(os.ReadDir(dir)); len(list) != min(i, 1) {
-				t.Errorf("while %q is written: %v", text, list)
-			}
+			testenv.Same(t, fmt.Sprintf("files while %q is written", text), len(testenv.Must(os.ReadDir(dir))), min(i, 1))
 			if text == "" {
 				return bad
 			}
@@ -41,7 +40,5 @@ func TestReplaceLeavesNothing(t *testing.T) {
 	if got := string(testenv.Must(os.ReadFile(out))); got != "second" || fi.Mode().Perm() != 0o640 {
 		t.Errorf("%q, %v", got, fi.Mode())
 	}
-	if list := testenv.Must(os.ReadDir(dir)); len(list) != 1 {
-		t.Errorf("left: %v", list)
-	}
+	testenv.Same(t, "files left", len(testenv.Must(os.ReadDir(dir))), 1)
 }

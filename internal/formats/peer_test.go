@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +26,6 @@ type viewerTime struct{ Self, Total float64 }
 // viewerTimes are the times of a profile in ms, by function and by state. With stateFrames, the self time of a function
 // in which a goroutine neither ran nor waited is that of a frame such as "[no core]".
 func viewerTimes(t *testing.T, in *Input, stateFrames bool) (functions map[string]viewerTime, states map[string]float64) {
-	t.Helper()
 	p := testenv.Must(in.Profile())
 	functions, states = map[string]viewerTime{}, map[string]float64{}
 	for i := range p.Records {
@@ -150,9 +149,7 @@ func TestPeerFirefox(t *testing.T) {
 			}
 			f.ask(t, &answer, "thread", "functions", "--thread", thread.ThreadHandle, "--include-idle", "--limit", "0")
 			f.ask(t, &answer, "thread", "samples", "--thread", thread.ThreadHandle, "--include-idle")
-			if answer.WeightType != "tracing-ms" {
-				t.Errorf("%s: weights are %s", name, answer.WeightType)
-			}
+			testenv.Same(t, name, answer.WeightType, "tracing-ms")
 			for _, f := range answer.Functions {
 				v := got[f.Name]
 				got[f.Name] = viewerTime{v.Self + f.SelfSamples, v.Total + f.TotalSamples}
@@ -166,9 +163,7 @@ func TestPeerFirefox(t *testing.T) {
 		testenv.NoDiff(t, fmt.Sprintf("%s: ms by function", name), cmp.Diff(want, got, near))
 		testenv.NoDiff(t, fmt.Sprintf("%s: ms by state", name), cmp.Diff(wantStates, states, near))
 		wantCPU := wantStates["running"] + wantStates["syscall on CPU"] + wantStates["C on CPU"]
-		if math.Abs(cpu-wantCPU) > .01*wantCPU {
-			t.Errorf("%s: %v ms of CPU time, want %v", name, cpu, wantCPU)
-		}
+		testenv.Within(t, name+": ms of CPU time", cpu, .99*wantCPU, 1.01*wantCPU)
 		if name == "whole" {
 			f.check(t, list.Threads[0].ThreadHandle)
 		}
@@ -261,8 +256,19 @@ func (f *profilerCLI) check(t *testing.T, thread string) {
 		t.Fatalf("%d counters", n)
 	}
 	for i, most := range []float64{2, 1} { // goroutines at once, and runnable ones
-		if c := counters.Counters[i]; math.Abs(slices.Max(c.Graph)-most) > .05 {
-			t.Errorf("at most %v of %s, want %v", slices.Max(c.Graph), c.Label, most)
-		}
+		testenv.Within(t, counters.Counters[i].Label, slices.Max(counters.Counters[i].Graph), most-.05, most+.05)
 	}
+}
+
+// Another user's link is not followed.
+func TestPeerReplaceForeignLink(t *testing.T) {
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	testenv.OK(t, errors.Join(os.WriteFile(target, []byte("precious"), 0o600), os.Symlink("target", link)))
+	if err := os.Lchown(link, 12345, -1); err != nil {
+		testenv.Skip(t, "no another user's link: only root may make one: "+err.Error())
+	}
+	err := Replace(link, func(io.Writer) error { return nil })
+	testenv.Fails(t, "another user's link", err, "another user")
+	testenv.Same(t, "the target", string(testenv.Must(os.ReadFile(target))), "precious")
 }

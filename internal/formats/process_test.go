@@ -138,9 +138,7 @@ func TestWholeSession(t *testing.T) {
 		testenv.NoDiff(t, fmt.Sprintf("by %s", by), cmp.Diff(want, selfTimes(t, in, by)))
 	}
 	p := testenv.Must(in.Profile())
-	if p.Goroutines != 3 {
-		t.Errorf("%d goroutines, want 3", p.Goroutines)
-	}
+	testenv.Same(t, "goroutines", p.Goroutines, 3)
 	for _, f := range p.Frames {
 		if f.File == "" && f.Line != 0 {
 			t.Errorf("frame %v has the number of an object", f)
@@ -178,9 +176,7 @@ func TestWholeSession(t *testing.T) {
 		case spxReport: // has the runtime's as functions
 			goroutines = 2
 		}
-		if p.Goroutines != goroutines {
-			t.Errorf("%s: %d goroutines, want %d", f.Name, p.Goroutines, goroutines)
-		}
+		testenv.Same(t, f.Name, p.Goroutines, goroutines)
 	}
 }
 
@@ -208,9 +204,7 @@ func TestWholeSessionJoined(t *testing.T) {
 	}
 	testenv.NoDiff(t, "", cmp.Diff(want, got))
 	p := testenv.Must(in.Profile())
-	if p.Goroutines != 3 {
-		t.Errorf("%d goroutines, want 3", p.Goroutines)
-	}
+	testenv.Same(t, "goroutines", p.Goroutines, 3)
 }
 
 // Sessions in which waits of the runtime's goroutines count, and others, are joined: each
@@ -238,18 +232,14 @@ func TestJoinSystem(t *testing.T) {
 		defer in.Close()
 		return selfTimes(t, in, profile.ByFunction)["[GC worker (idle)]"].wall
 	}
-	if none, system, early := waits(paths[0]), waits(paths[1]), waits(paths[2]); none != 0 || system != 59 || early != 59 {
-		t.Errorf("idle workers have %d, %d and %d ms", none, system, early)
-	}
 	for _, c := range []struct {
 		files []string
 		want  int64
 	}{
+		{paths[:1], 0}, {paths[1:2], 59}, {paths[2:], 59},
 		{paths[:2], 59}, {[]string{paths[1], paths[0]}, 59}, {[]string{paths[2], paths[0]}, 59}, {paths[1:], 118}, {paths, 118},
 	} {
-		if got := waits(c.files...); got != c.want {
-			t.Errorf("%q: idle workers have %d ms, want %d", c.files, got, c.want)
-		}
+		testenv.Same(t, c.files, waits(c.files...), c.want)
 	}
 }
 
@@ -267,9 +257,8 @@ func TestInterpretersOfOthers(t *testing.T) {
 	in := openInput(t, path, Options{})
 	sameSums(t, in)
 	p := testenv.Must(in.Profile())
-	if wall, _ := p.Total(); wall != 30*time.Millisecond || p.Goroutines != 3 {
-		t.Errorf("%v of %d threads, want 30ms of 3", wall, p.Goroutines)
-	}
+	wall, _ := p.Total()
+	testenv.Same(t, "time and threads", fmt.Sprint(wall, p.Goroutines), "30ms 3")
 }
 
 // info of a file with damaged samples shows what else is known, and warns.

@@ -177,16 +177,14 @@ func TestSource(t *testing.T) {
 		}
 		slices.Sort(wrote)
 		slices.Sort(got)
-		if m := testenv.Must(s.Metadata()); !slices.Equal(got, wrote) || m.Session.Samples != int64(len(wrote)) {
-			t.Fatalf("samples at %d, want %d; the session says %d", got, wrote, m.Session.Samples)
-		}
+		testenv.NoDiff(t, "samples", cmp.Diff(wrote, got, cmp.EquateEmpty()))
+		testenv.Same(t, "samples of the session", testenv.Must(s.Metadata()).Session.Samples, int64(len(wrote)))
 		src := testenv.Must(in.Source(stream.Options{Labels: true}))
 		want, goroutines := plainSums(t, s)
 		for range 2 { // it can be read again
 			got, count := sourceSums(t, src)
-			if diff := cmp.Diff(want, got); diff != "" || count != goroutines {
-				t.Fatalf("%d goroutines, want %d; sums (-want +got):\n%s", count, goroutines, diff)
-			}
+			testenv.NoDiff(t, "sums", cmp.Diff(want, got))
+			testenv.Same(t, "goroutines", count, goroutines)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package formats
 
 import (
 	"fmt"
+	"iter"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,8 +13,63 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
-	"github.com/gotach/profiler/writer"
+	"pgregory.net/rapid"
 )
+
+// threadID is what has weights of its own.
+type threadID struct {
+	id          uint64
+	interpreter uint32
+}
+
+// A plainSample is a sample with its weight in µs.
+type plainSample struct {
+	*tachyon.Sample
+	Weight uint64
+	First  bool // of its thread
+}
+
+// plain yields the samples of a file that stand for time. It weighs them as tachyon.Goroutine.FirstWeight and Session.Marker say, in the
+// simplest way, and keeps everything in memory.
+func plain(t rapid.TB, r *reader.Reader) iter.Seq[plainSample] {
+	t.Helper()
+	m := testenv.Must(r.Metadata())
+	first := map[uint64]uint64{}
+	for _, g := range m.Goroutines {
+		first[g.ID] = g.FirstWeight
+	}
+	return func(yield func(plainSample) bool) {
+		last, yielded := map[threadID]uint64{}, map[threadID]bool{}
+		for s, err := range r.Samples() {
+			testenv.OK(t, err)
+			k := threadID{s.Thread, s.Interpreter}
+			before, again := last[k]
+			last[k] = s.Time
+			weight := uint64(max(0, int64(s.Time-before)))
+			if !again {
+				if weight = first[s.Thread]; weight == 0 {
+					weight = r.Header().Interval
+				}
+				delete(first, s.Thread)
+			}
+			if m.Session.Marker(s.Interpreter, s.Status) {
+				continue
+			}
+			if !yield(plainSample{s, weight, !yielded[k]}) {
+				return
+			}
+			yielded[k] = true
+		}
+	}
+}
+
+// written returns an input as one file of all samples. The caller closes it.
+func written(t rapid.TB, dir string, in *Input) *reader.Reader {
+	t.Helper()
+	path := filepath.Join(dir, "written.tach")
+	testenv.OK(t, in.Convert(path, "", Options{}))
+	return testenv.Must(reader.Open(path))
+}
 
 // weights sums up the weights of a file, and the time that has no sample.
 func weights(t *testing.T, r *reader.Reader) (sum uint64, threads map[threadID]uint64) {
@@ -30,21 +86,17 @@ func weights(t *testing.T, r *reader.Reader) (sum uint64, threads map[threadID]u
 	return sum, threads
 }
 
-// sameSums fails unless all views of an input have the sums of the file that is written of it. It returns the sum.
-func sameSums(t *testing.T, in *Input) uint64 {
+// sameSums fails unless all views of an input have the sums of the file that is written of it.
+func sameSums(t *testing.T, in *Input) {
 	t.Helper()
 	all := written(t, t.TempDir(), in)
 	defer all.Close()
 	sum, threads := weights(t, all)
 	want := reader.Micros(sum)
-	p := testenv.Must(in.Profile())
-	if wall, _ := p.Total(); wall != want {
-		t.Errorf("the profile has %v, the weights are %v", wall, want)
-	}
+	wall, _ := testenv.Must(in.Profile()).Total()
+	testenv.Same(t, "the time of the profile, and of the weights", wall, want)
 	tl := testenv.Must(spx.NewTimeline(testenv.Must(in.Source(stream.Options{}))))
-	if tl.Wall != want {
-		t.Errorf("the timeline has %v, the weights are %v", tl.Wall, want)
-	}
+	testenv.Same(t, "the time of the timeline, and of the weights", tl.Wall, want)
 	for _, g := range tl.Goroutines {
 		var wall time.Duration
 		for _, r := range g.Runs {
@@ -58,7 +110,7 @@ func sameSums(t *testing.T, in *Input) uint64 {
 		}
 	}
 	if m, err := all.Metadata(); err != nil || m.Session == nil {
-		return sum // only what gotach recorded is made into even samples
+		return // only what gotach recorded is made into even samples
 	}
 	path := filepath.Join(t.TempDir(), "even.bin")
 	testenv.OK(t, in.Convert(path, "", Options{}))
@@ -72,14 +124,9 @@ func sameSums(t *testing.T, in *Input) uint64 {
 		count[threadID{s.Thread, s.Interpreter}]++
 	}
 	for id, weight := range threads {
-		if got := evened[id]; got != count[id]*interval {
-			t.Errorf("thread %v: the weights of %d even samples of %d µs are %d µs", id, count[id], interval, got)
-		}
-		if n := count[id] * interval; n+interval < weight || n > weight+interval {
-			t.Errorf("thread %v has %d even samples of %d µs, its weights are %d µs", id, count[id], interval, weight)
-		}
+		testenv.Same(t, fmt.Sprint("weights of even samples of thread ", id), evened[id], count[id]*interval)
+		testenv.Within(t, fmt.Sprint("µs of even samples of thread ", id), count[id]*interval+interval, weight, weight+2*interval)
 	}
-	return sum
 }
 
 func TestSumsOfGoldens(t *testing.T) {
@@ -90,67 +137,4 @@ func TestSumsOfGoldens(t *testing.T) {
 			sameSums(t, openInput(t, name, Options{}))
 		}
 	}
-}
-
-// A session whose goroutines wait and are seen rarely, in files of 100 ms, the last
-// one of which was not finished.
-func TestSumsOfSession(t *testing.T) {
-	const ms, parts = 1000, 4
-	dir := t.TempDir()
-	var paths []string
-	last := map[uint64]uint64{}
-	for part := range uint64(parts) {
-		start := joinStart + part*100*ms
-		var samples []tachyon.Sample
-		first := map[uint64]uint64{}
-		for tick := range uint64(100) {
-			at := start + tick*ms + tick%7
-			for id := range uint64(10) {
-				if id > 5 && tick%(id*id) != part { // one that waits
-					continue
-				}
-				if _, seen := first[id]; !seen {
-					first[id] = ms
-					if before, ok := last[id]; ok {
-						first[id] = at - before
-					}
-				}
-				last[id] = at
-				samples = append(samples, tachyon.Sample{Thread: id, Time: at, Status: tachyon.Status(id % 4)})
-			}
-		}
-		path := filepath.Join(dir, fmt.Sprint(part, ".tach"))
-		paths = append(paths, path)
-		session := tachyon.Session{PID: 1, SessionStart: time.UnixMicro(joinStart), Part: int(part) + 1}
-		if part == parts-1 {
-			killedFile(t, path, start, ms, samples)
-			continue
-		}
-		var goroutines []tachyon.Goroutine
-		for id, weight := range first {
-			goroutines = append(goroutines, tachyon.Goroutine{ID: id, FirstWeight: weight})
-		}
-		partFile(t, path, session, start, ms, samples, goroutines...)
-	}
-	var separate uint64
-	for part, path := range paths {
-		if sum := sameSums(t, openInput(t, path, Options{})); part < parts-1 {
-			separate += sum
-		}
-	}
-	in := testenv.Must(OpenAll(paths[:parts-1], Options{}))
-	defer in.Close()
-	if joined := sameSums(t, in); joined != separate {
-		t.Errorf("joined, the files have %d µs, one by one %d", joined, separate)
-	}
-}
-
-// killedFile writes a file whose program did not get to finish it.
-func killedFile(t *testing.T, path string, start, interval uint64, samples []tachyon.Sample) {
-	t.Helper()
-	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: interval}))
-	for _, s := range samples {
-		testenv.OK(t, w.WriteFrames(&s, []tachyon.Frame{{File: "a.go", Func: "f"}}))
-	}
-	t.Cleanup(func() { w.Close() })
 }

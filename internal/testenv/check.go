@@ -1,8 +1,10 @@
 package testenv
 
 import (
+	"cmp"
 	"errors"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 )
@@ -84,6 +86,32 @@ func All[V any](t test, list iter.Seq2[V, error]) iter.Seq[V] {
 				return
 			}
 		}
+	}
+}
+
+// Within fails the test unless a value is from least to most.
+func Within[T cmp.Ordered](t test, what any, got, least, most T) {
+	if !(least <= got && got <= most) {
+		t.Helper()
+		t.Errorf("%v: %v, want %v to %v", what, got, least, most)
+	}
+}
+
+// Has fails the test unless a text has all the parts.
+func Has(t test, what, text string, parts ...string) {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Helper()
+			t.Errorf("%s: no %q in\n%s", what, part, text)
+		}
+	}
+}
+
+// Empty fails the test if something is left in a folder.
+func Empty(t test, dir string) {
+	t.Helper()
+	for _, left := range Must(os.ReadDir(dir)) {
+		t.Errorf("left in %s: %s", dir, left.Name())
 	}
 }
 

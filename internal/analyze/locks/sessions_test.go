@@ -154,7 +154,7 @@ func heldAt(list []analyzetest.Hold, goroutine, at int64) bool {
 // A goroutine waits for three others, of which one takes longer because of a lock.
 func TestWaitsOfSession(t *testing.T) {
 	s := analyzetest.OpenSession(t, "../testdata/sessions", "fan-out")
-	w := analyzetest.Must(FindWaits(s.Samples(t), WaitOptions{Func: regexp.MustCompile(`\.fanOut$`), Options: Options{Source: analyzetest.SourceOfSessions}}))(t)
+	w := testenv.Must(FindWaits(s.Samples(t), WaitOptions{Func: regexp.MustCompile(`\.fanOut$`), Options: Options{Source: analyzetest.SourceOfSessions}}))
 	i := slices.IndexFunc(w.Chains, func(n WaitNode) bool { return n.State == "sync.WaitGroup.Wait" })
 	if i < 0 {
 		t.Fatalf("no wait for a group: %+v", w)
@@ -174,5 +174,25 @@ func TestWaitsOfSession(t *testing.T) {
 	}
 	if !analyzetest.Near(n.Time, analyze.Micros(uint64(s.Truth.Waited)), 0.01, n.Time) || 10*known < 9*n.Time || 2*behind < n.Time || 10*held < 9*behind {
 		t.Errorf("waited %v, by its own clock %d µs; known %v, behind the lock %v, held by the other goroutine %v", n.Time, s.Truth.Waited, known, behind, held)
+	}
+}
+
+// BenchmarkLocks reads a session in which goroutines wait for locks and hold others meanwhile.
+func BenchmarkLocks(b *testing.B) {
+	s := analyzetest.OpenSession(b, "../testdata/sessions", "nested")
+	o := Options{Source: analyzetest.SourceOfSessions}
+	for name, find := range map[string]func(*analyze.Samples) error{
+		"locks": func(s *analyze.Samples) error { _, err := Find(s, o); return err },
+		"waits": func(s *analyze.Samples) error {
+			_, err := FindWaits(s, WaitOptions{Func: regexp.MustCompile(`^main\.`), Options: o})
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				testenv.OK(b, find(analyzetest.SamplesOf(b, stream.Options{Objects: true}, s.File)))
+			}
+		})
 	}
 }

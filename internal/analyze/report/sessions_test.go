@@ -4,14 +4,23 @@ import (
 	"bytes"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/analyze/leaks"
 	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // Each analysis says of each session what it said when somebody looked at it last. The other tests of sessions compare the
@@ -34,7 +43,7 @@ func findings(t *testing.T, s *analyzetest.Session) string {
 	out := &bytes.Buffer{}
 	print := func(kind string, finding any) { analyzetest.PrintFinding(t, out, kind, finding) }
 	o := locks.Options{Channels: true, Source: analyzetest.SourceOfSessions}
-	blocked := analyzetest.Must(locks.Find(s.Samples(t), o))(t)
+	blocked := testenv.Must(locks.Find(s.Samples(t), o))
 	lists := []*locks.Locks{blocked}
 	if group := blocked.Group(); len(group.Locks) < len(blocked.Locks) {
 		lists = append(lists, group)
@@ -49,13 +58,13 @@ func findings(t *testing.T, s *analyzetest.Session) string {
 		list.Locks = nil
 	}
 	print("locks", blocked)
-	waits := analyzetest.Must(locks.FindWaits(s.Samples(t), locks.WaitOptions{Func: regexp.MustCompile(`^main\.`), Options: o}))(t)
+	waits := testenv.Must(locks.FindWaits(s.Samples(t), locks.WaitOptions{Func: regexp.MustCompile(`^main\.`), Options: o}))
 	for _, n := range waits.Chains[:min(4, len(waits.Chains))] {
 		print("wait", n)
 	}
 	waits.Chains = nil
 	print("waits", waits)
-	served := analyzetest.Must(requests.Find(s.Samples(t), requests.Options{Source: analyzetest.SourceOfSessions, Slowest: analyzetest.Slowest}))(t)
+	served := testenv.Must(requests.Find(s.Samples(t), requests.Options{Source: analyzetest.SourceOfSessions, Slowest: analyzetest.Slowest}))
 	print("requests", served)
 	for _, o := range []Options{{Weight: "latency"}, {Weight: "cpu", Idle: true}} {
 		report, _ := reportOf(t, s.Samples(t).Source, o, profile.ReportOptions{Top: 6})
@@ -64,16 +73,104 @@ func findings(t *testing.T, s *analyzetest.Session) string {
 			t.Errorf("the latency is %v in all, the session lasted %v", report.Total, report.Duration)
 		}
 	}
-	survey := analyzetest.Must(NewSurvey(s.Samples(t).Source, Options{Series: true}, nil))(t)
+	survey := testenv.Must(NewSurvey(s.Samples(t).Source, Options{Series: true}, nil))
 	print("idle", survey.Profile.Idle)
 	for _, g := range survey.Leaks.Groups {
 		print("leak", g)
 	}
 	for _, by := range []profile.By{profile.ByBlocked, profile.ByFunction, profile.ByState} {
-		for _, row := range analyzetest.Must(profile.New(survey.Profile, profile.ReportOptions{By: by, Top: 6}))(t).Rows {
+		for _, row := range testenv.Must(profile.New(survey.Profile, profile.ReportOptions{By: by, Top: 6})).Rows {
 			print("row", row)
 			print("series", row.Series[:min(8, len(row.Series))])
 		}
 	}
 	return out.String()
+}
+
+// liveLock is a lock that a goroutine holds for long, while another one waits for it again and again.
+type liveLock struct{ mu sync.Mutex }
+
+func (l *liveLock) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	time.Sleep(20 * time.Millisecond)
+}
+
+func (l *liveLock) await() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+}
+
+func liveRequest() { time.Sleep(5 * time.Millisecond) }
+
+func liveLeak(never chan int) { <-never }
+
+// Each analysis finds what it is for in a session of the present profiler. How exactly is known from recorded sessions. The
+// session runs until all has been found.
+func TestFindingsOfProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	session := testenv.Must(profiler.Open(profiler.Output(path), profiler.Budget(100)))
+	defer session.Stop()
+	stop, never := make(chan struct{}), make(chan int)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(never)
+	defer close(stop)
+	l := &liveLock{}
+	for _, do := range []func(){
+		l.hold, l.await,
+		func() { liveRequest(); time.Sleep(time.Millisecond) },
+		func() { all.Go(func() { liveLeak(never) }); time.Sleep(50 * time.Millisecond) },
+	} {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					do()
+				}
+			}
+		})
+	}
+	const pkg = "github.com/gotach/profiler/internal/analyze/report."
+	missing := ""
+	testenv.Await(func() bool {
+		f, err := reader.Open(path)
+		if err != nil {
+			missing = err.Error()
+			return false
+		}
+		defer f.Close()
+		samples := func() *analyze.Samples {
+			return analyzetest.SamplesOf(t, stream.Options{Labels: true, Objects: true}, f)
+		}
+		// What takes longest comes first. The rest is not looked for before it.
+		if !slices.ContainsFunc(testenv.Must(leaks.Find(samples())).Groups, func(g leaks.Group) bool {
+			return g.Function == pkg+"liveLeak" && g.Suspect && g.Reason == "chan receive"
+		}) {
+			missing = "the leak"
+			return false
+		}
+		// The portable source does not know for which lock a goroutine waits, nor does the native one with Go 1.25.
+		m := testenv.Must(f.Metadata()).Session
+		knowsObjects := m != nil && m.Objects == tachyon.AllObjects
+		blocked := testenv.Must(locks.Find(samples(), locks.Options{}))
+		served := testenv.Must(requests.Find(samples(), requests.Options{Func: regexp.MustCompile(`report\.liveRequest$`)}))
+		waits := testenv.Must(locks.FindWaits(samples(), locks.WaitOptions{Func: regexp.MustCompile(`\(\*liveLock\)\.await$`)}))
+		missing = ""
+		if i := slices.IndexFunc(blocked.Locks, func(x locks.Lock) bool { return x.IsLock() && x.Sites[0].Func == pkg+"(*liveLock).await" }); i < 0 {
+			missing = "the lock"
+		} else if h := blocked.Locks[i].Holder; knowsObjects && (h == nil || len(h.Lines) == 0 || h.Lines[0].Func != pkg+"(*liveLock).hold") {
+			missing = "who holds the lock"
+		} else if served.Count < 5 {
+			missing = "requests"
+		} else if !slices.ContainsFunc(waits.Chains, func(n locks.WaitNode) bool { return n.State == "sync.Mutex.Lock" && n.Time > 0 }) {
+			missing = "the wait for the lock"
+		}
+		return missing == ""
+	})
+	if missing != "" {
+		t.Error(missing + " is not found")
+	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/analyze/idle"
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
@@ -115,7 +117,7 @@ func TestRequests(t *testing.T) {
 	for name, o := range map[string]Options{
 		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
 	} {
-		r := analyzetest.Must(Find(s, o))(t)
+		r := testenv.Must(Find(s, o))
 		t.Logf("%s: %+v", name, r)
 		for _, p := range []struct {
 			q    float64
@@ -174,7 +176,7 @@ func TestRequestsLabelOfBackground(t *testing.T) {
 	r.Goroutine(tachyon.Goroutine{ID: 7, Labels: []tachyon.LabelSpan{{Labels: labels}, {From: 40_001, Labels: map[string]string{}}}})
 	r.Goroutine(tachyon.Goroutine{ID: 8, Labels: []tachyon.LabelSpan{{Labels: labels}}})
 	s := r.Labelled()
-	out := analyzetest.Must(Find(s, Options{Label: "request"}))(t)
+	out := testenv.Must(Find(s, Options{Label: "request"}))
 	if out.Count != 1 || out.Max < 39*time.Millisecond || out.Max > 41*time.Millisecond || out.Idle < 980*time.Millisecond || out.Idle > 1000*time.Millisecond {
 		t.Errorf("%d requests, the longest took %v, idle %v", out.Count, out.Max, out.Idle)
 	}
@@ -206,12 +208,12 @@ func TestRequestsOwnLine(t *testing.T) {
 	}
 	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3))
 	const text = "package main\n\nfunc put(c *cache, n int) {\n\tn++\n\tc.mu.Lock()\n\tdefer c.mu.Unlock()\n}\n"
-	out := analyzetest.Must(Find(r.Close(), Options{Slowest: 0.02, Source: func(path string) *source.File {
+	out := testenv.Must(Find(r.Close(), Options{Slowest: 0.02, Source: func(path string) *source.File {
 		if path != lock.File {
 			return nil
 		}
 		return &source.File{Text: []byte(text)}
-	}}))(t)
+	}}))
 	want := []Difference{
 		{Name: "main.put", File: lock.File, Line: 5, State: "sync.Mutex.Lock", Time: 40 * time.Millisecond, Object: "c.mu"},
 		{Name: "main.load", File: analyzetest.Place("main.load", 1).File, Line: 21, State: "sleep", Time: 30 * time.Millisecond, In: "example.org/db.retry"},
@@ -249,7 +251,7 @@ func TestRequestsFarEnd(t *testing.T) {
 		{Number: 3, Kind: tachyon.ObjectConnection, Name: "tcp :8080 from 10.2.3.4"},
 	}
 	s := analyzetest.SamplesOf(t, stream.Options{Labels: true, Objects: true}, r.Finish(tachyon.Session{}))
-	out := analyzetest.Must(Find(s, Options{Slowest: 0.02}))(t)
+	out := testenv.Must(Find(s, Options{Slowest: 0.02}))
 	want := []Difference{
 		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 40 * time.Millisecond, Peer: "tcp 10.2.3.4:5432"},
 		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 30 * time.Millisecond, Peer: "unix /run/db.sock"},
@@ -259,4 +261,67 @@ func TestRequestsFarEnd(t *testing.T) {
 	if !reflect.DeepEqual(out.Difference, want) {
 		t.Errorf("%+v, want %+v", out.Difference, want)
 	}
+}
+
+// The difference of slow requests says who had the cores while they waited for one: of 40 requests of 10 ms, one more takes 100 ms, in 90 of which a
+// goroutine with a label runs on the only core.
+func TestRanInstead(t *testing.T) {
+	const ms = 1000
+	r := analyzetest.Record(t)
+	serve := []tachyon.Frame{analyzetest.Place("main.api.ServeHTTP", 2), analyzetest.Place("net/http.(*conn).serve", 1)}
+	work := append([]tachyon.Frame{analyzetest.Place("main.work", 3)}, serve...)
+	at := uint64(0)
+	goroutine := func(id uint64, labels map[string]string) {
+		g := tachyon.Goroutine{ID: id, FirstWeight: ms}
+		if labels != nil {
+			g.Labels = []tachyon.LabelSpan{{Labels: labels}}
+		}
+		r.Goroutine(g)
+	}
+	for id := uint64(1); id <= 40; id++ {
+		r.Every(ms, at+ms, at+10*ms, id, analyzetest.Running, work...)
+		goroutine(id, nil)
+		at += 10 * ms
+	}
+	r.Every(ms, at+ms, at+90*ms, 50, analyzetest.Running, analyzetest.Place("main.report", 1))
+	goroutine(50, map[string]string{"tenant": "bulk"})
+	r.Every(ms, at+ms, at+90*ms, 51, tachyon.GILRequested, append([]tachyon.Frame{{Func: tachyon.FuncRunnable}}, work...)...)
+	r.Every(ms, at+91*ms, at+100*ms, 51, analyzetest.Running, work...)
+	goroutine(51, nil)
+	r.Every(ms, at+101*ms, at+200*ms, 52, analyzetest.Running, analyzetest.Place("main.main", 1)) // the request ends before the session
+	goroutine(52, nil)
+	file := r.Finish(tachyon.Session{Source: "native", Markers: true, GOMAXPROCS: 1, Duration: 600 * time.Millisecond})
+	out := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Labels: true, Creators: true, Objects: true, Unselected: true}, file), Options{}))
+	if len(out.Difference) == 0 {
+		t.Fatalf("%+v", out)
+	}
+	d := out.Difference[0]
+	if want := []Ran{{"label tenant=bulk", 1}}; d.State != "runnable" || d.Time != 90*time.Millisecond || !slices.Equal(d.Ran, want) {
+		t.Errorf("%+v, want %v", d, want)
+	}
+}
+
+// What workers call for each job may be requests, but not what they call in assembly, such as a checksum, even if that takes longer.
+func TestLikelyFunc(t *testing.T) {
+	r := analyzetest.Record(t)
+	worker := analyzetest.Place("main.worker", 5)
+	sum := tachyon.Frame{File: "/home/u/app/sum_amd64.s", Func: "main.sum", Line: 3}
+	for g := uint64(1); g <= 2; g++ {
+		r.Goroutine(tachyon.Goroutine{ID: g, CreatedBy: "main.main", First: analyzetest.Start, Last: analyzetest.Start + analyzetest.OneSecond})
+		for n := uint64(1); n < 1000; n++ {
+			switch n % 100 {
+			case 1:
+				r.Add(g, n*1000, analyzetest.Running, analyzetest.Place("main.job", 30), worker)
+			case 2, 3, 4:
+				r.Add(g, n*1000, analyzetest.Running, sum, worker)
+			default:
+				r.Add(g, n*1000, 0, analyzetest.Wait("chan receive"), worker)
+			}
+		}
+	}
+	src := analyzetest.SamplesOf(t, stream.Options{Labels: true}, r.Finish(tachyon.Session{Source: "native", Markers: true})).Source
+	idles := idle.New(src, nil)
+	p := testenv.Must(profile.FromStream(src, profile.Detail{Key: func(s *stream.Sample) uint32 { return uint32(idles.Add(s)) }}))
+	idles.Finish()
+	testenv.Same(t, "likely", LikelyFunc(p, idles), "main.job")
 }

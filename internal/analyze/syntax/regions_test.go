@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -189,9 +190,7 @@ func checkHeld(t *testing.T, text string, places map[Key]bool, take, give string
 
 func TestRegions(t *testing.T) {
 	for _, r := range checkHeld(t, regionSource, nil, "lock", "unlock") {
-		if want := (Key{Dir: "/app", Root: "cache", Path: map[bool]string{false: "mu", true: "table"}[r.Read]}); r.Key != want {
-			t.Errorf("the key is %+v", r.Key)
-		}
+		testenv.Same(t, "the key", r.Key, Key{Dir: "/app", Root: "cache", Path: map[bool]string{false: "mu", true: "table"}[r.Read]})
 	}
 }
 
@@ -227,9 +226,7 @@ func f(p *pool, list []*pool, any other) {
 			}
 		}
 	}
-	if found != strings.Count(text, "// ") {
-		t.Errorf("%d locks", found)
-	}
+	testenv.Same(t, "locks", found, strings.Count(text, "// "))
 }
 
 // Lines with "held" in a comment are those in which a place in the channel is taken.
@@ -313,4 +310,52 @@ func TestRegionsOfChannels(t *testing.T) {
 		{Dir: "/app", Root: "limit", Path: "slots", Op: DoesSend}:    true,
 		{Dir: "/app", Root: "tokens", Path: "free", Op: DoesReceive}: true,
 	}, "acquire", "release")
+}
+
+// channelUses has the lines of TestChannelKeys.
+const channelUses = `package main
+
+type limit struct{ slots, other chan struct{} }
+
+func (l *limit) choose(done chan int) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-done:
+	}
+	l.other <- struct{}{}
+}
+
+func consume(jobs chan int, results chan []string) {
+	for j := range jobs {
+		results <- find(j)
+	}
+}
+`
+
+func TestChannelKeys(t *testing.T) {
+	file := NewSources(func(string) *source.File { return &source.File{Text: []byte(channelUses)} }).File(&tachyon.Frame{File: "/app/limit.go"})
+	for _, want := range []struct {
+		text string
+		keys []Key
+	}{
+		{"for j := range jobs", []Key{{Dir: "/app", Root: "func consume", Path: "jobs"}, {Dir: "/app", Root: RootElement, Path: "int jobs"}}},
+		{"results <- find(j)", []Key{{Dir: "/app", Root: "func consume", Path: "results"}, {Dir: "/app", Root: RootElement, Path: "[]string results"}}},
+		{"case <-done", []Key{{Dir: "/app", Root: "func choose", Path: "done"}, {Dir: "/app", Root: RootElement, Path: "int done"}}},
+		{"l.other <- struct{}{}", []Key{{Dir: "/app", Root: "limit", Path: "other"}}},
+	} {
+		line := 1 + strings.Count(channelUses[:strings.Index(channelUses, want.text)], "\n")
+		x := file.At(line)
+		found := false
+		for _, op := range x.Ops {
+			if op.Line == line {
+				found = true
+				if got := x.ChannelKeys(op); len(got) != len(want.keys) || got[0] != want.keys[0] || got[len(got)-1] != want.keys[len(want.keys)-1] {
+					t.Errorf("%s: %+v, want %+v", want.text, got, want.keys)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: no operation", want.text)
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package dcpi
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,19 +9,16 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 func TestFlush(t *testing.T) {
 	db := t.TempDir()
 	want := filepath.Join(db, "2611210334", "devbox", "server.20261121033416a1b2c3.cpu_ns")
 	p := testenv.Must(ReadFile("testdata/1-go-sparse.dcpi", Options{}))
-	file, err := p.Flush(db)
-	if err != nil || file != want {
-		t.Fatalf("flushed to %s, %v, want %s", file, err, want)
-	}
-	if !bytes.Equal(read(t, file), read(t, "testdata/1-go-sparse.dcpi")) {
-		t.Error("the first flush changed the profile")
-	}
+	file := testenv.Must(p.Flush(db))
+	testenv.Same(t, "file", file, want)
+	testenv.Same(t, "the first flush", string(read(t, file)), string(read(t, "testdata/1-go-sparse.dcpi")))
 
 	// Another tool adds a line of its own; it and what was there stay.
 	old := testenv.Must(ReadFile(file, Options{}))
@@ -31,16 +27,12 @@ func TestFlush(t *testing.T) {
 	testenv.OK(t, old.WriteFile(file))
 	testenv.Must(p.Flush(db))
 	got := testenv.Must(ReadFile(file, Options{}))
-	if !slices.Equal(got.Lines, old.Lines) {
-		t.Errorf("lines are %q, want %q", got.Lines, old.Lines)
-	}
+	testenv.NoDiff(t, "lines", cmp.Diff(old.Lines, got.Lines))
 	var doubled []addrCount
 	for c := range p.Counts() {
 		doubled = append(doubled, addrCount{c.Addr, 2 * c.Count})
 	}
-	if !slices.Equal(slices.Collect(got.Counts()), doubled) {
-		t.Errorf("counts are %v, want %v", slices.Collect(got.Counts()), doubled)
-	}
+	testenv.NoDiff(t, "counts", cmp.Diff(doubled, slices.Collect(got.Counts())))
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -53,20 +45,15 @@ func TestFlushAtTheSameTimeLosesNothing(t *testing.T) {
 	for range n {
 		wg.Go(func() {
 			p := &Profile{Header: header()}
-			if err := p.Add(slices.Values([]addrCount{{0x401000, 3}})); err != nil {
-				t.Error(err)
-			}
-			if _, err := p.Flush(db); err != nil {
-				t.Error(err)
-			}
+			testenv.Must(0, p.Add(slices.Values([]addrCount{{0x401000, 3}})))
+			testenv.Must(p.Flush(db))
 		})
 	}
 	wg.Wait()
 	h := header()
 	p := testenv.Must(ReadFile(filepath.Join(db, h.Path()), Options{}))
-	if _, got := p.Total(); got != 3*n {
-		t.Errorf("%d samples, want %d", got, 3*n)
-	}
+	_, got := p.Total()
+	testenv.Same(t, "samples", got, 3*n)
 }
 
 func TestFlushLeavesWhatItCannotAddTo(t *testing.T) {
@@ -80,9 +67,7 @@ func TestFlushLeavesWhatItCannotAddTo(t *testing.T) {
 		testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		testenv.OK(t, os.WriteFile(file, old, 0o644))
 		testenv.Fails(t, name, testenv.Err(p.Flush(db)), file)
-		if !bytes.Equal(read(t, file), old) {
-			t.Error("the file was changed")
-		}
+		testenv.Same(t, name, string(read(t, file)), string(old))
 	}
 }
 
@@ -95,9 +80,7 @@ func TestPathStaysInTheDatabase(t *testing.T) {
 		{"path /", "2611210334/devbox/20261121033416a1b2c3.20261121033416a1b2c3.cpu_ns"},
 	} {
 		h := header(tt[0])
-		if got := filepath.ToSlash(h.Path()); got != tt[1] {
-			t.Errorf("%s: path is %s, want %s", tt[0], got, tt[1])
-		}
+		testenv.Same(t, tt[0], filepath.ToSlash(h.Path()), tt[1])
 	}
 }
 
@@ -111,40 +94,29 @@ func TestSniff(t *testing.T) {
 		"testdata/1-go-sparse.spec.json": false,
 		"db_test.go":                     false,
 	} {
-		if got := Sniff(read(t, name)); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
+		testenv.Same(t, name, Sniff(read(t, name)), want)
 	}
 	// The end of a long header may be farther away than one looks.
 	h := header("note " + strings.Repeat("x", 5000))
-	if !Sniff(h.append(nil)[:sniffSize]) {
-		t.Error("a long header is not known")
-	}
+	testenv.Same(t, "a long header", Sniff(h.append(nil)[:sniffSize]), true)
 }
 
 func TestReadDatabase(t *testing.T) {
 	db := t.TempDir()
-	if IsDatabase(db) {
-		t.Error("an empty directory is a database")
-	}
+	testenv.Same(t, "an empty directory is a database", IsDatabase(db), false)
 	testenv.Fails(t, "", testenv.Err(ReadDatabase(db, Options{})), "no DCPI profile")
 	for _, event := range []string{"event cpu_ns", "event wall_ns"} {
 		p := &Profile{Header: header(event)}
 		testenv.Must(p.Flush(db))
 	}
-	if !IsDatabase(db) {
-		t.Error("the directory is no database")
-	}
+	testenv.Same(t, "a database", IsDatabase(db), true)
 	for _, other := range []string{"README", ".dcpi-123", "2611210334/devbox/a/b"} {
 		file := filepath.Join(db, other)
 		testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		testenv.OK(t, os.WriteFile(file, read(t, "testdata/bad/overlap.dcpi"), 0o644))
 	}
 	testenv.OK(t, os.WriteFile(filepath.Join(db, "README"), []byte("not a profile\n"), 0o644))
-	ps, err := ReadDatabase(db, Options{})
-	if err != nil || len(ps) != 2 {
-		t.Fatalf("%d profiles, %v", len(ps), err)
-	}
+	testenv.Same(t, "profiles", len(testenv.Must(ReadDatabase(db, Options{}))), 2)
 	broken := filepath.Join(db, "2611210334", "devbox", "broken")
 	testenv.OK(t, os.WriteFile(broken, read(t, "testdata/bad/overlap.dcpi"), 0o644))
 	testenv.Fails(t, "", testenv.Err(ReadDatabase(db, Options{})), broken)

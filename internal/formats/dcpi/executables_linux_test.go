@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,9 +77,8 @@ func TestInlinedProcedures(t *testing.T) {
 			inlined++
 		}
 		want := profile.Frame{Func: f[2], File: f[3], Line: int32(line)}
-		if got, ok := m.Frame(addr); !ok || got != want {
-			t.Errorf("%#x is in %+v, want %+v", addr, got, want)
-		}
+		got, _ := m.Frame(addr)
+		testenv.Same(t, fmt.Sprintf("%#x", addr), got, want)
 	}
 	if lines != 5 || inlined < 3 {
 		t.Errorf("%d lines, %d calls were inlined: %s", lines, inlined, out)
@@ -105,21 +105,18 @@ func TestAddressesOfLines(t *testing.T) {
 			t.Errorf("%+v has no address", frame)
 			continue
 		}
-		if got, ok := m.outer(addr); !ok || got != frame {
-			t.Errorf("%#x is in %+v, want %+v", addr, got, frame)
-		}
+		got, _ := m.outer(addr)
+		testenv.Same(t, fmt.Sprintf("%#x", addr), got, frame)
 	}
 	if n < 20 {
 		t.Errorf("only %d functions were tried", n)
 	}
-	if addr, ok := l.addr(tachyon.Frame{Func: "main.nowhere", File: "nowhere.go", Line: 1}); ok {
-		t.Errorf("what is nowhere is at %#x", addr)
-	}
+	_, ok := l.addr(tachyon.Frame{Func: "main.nowhere", File: "nowhere.go", Line: 1})
+	testenv.Same(t, "what is nowhere has an address", ok, false)
 	// A line that is not in the code, of a function that is.
 	fn := m.table.LookupFunc("runtime.main")
-	if addr, ok := l.addr(tachyon.Frame{Func: "runtime.main", File: "nowhere.go", Line: 1}); !ok || addr != fn.Entry {
-		t.Errorf("runtime.main is at %#x, want %#x", addr, fn.Entry)
-	}
+	addr, _ := l.addr(tachyon.Frame{Func: "runtime.main", File: "nowhere.go", Line: 1})
+	testenv.Same(t, "runtime.main", addr, fn.Entry)
 }
 
 // An executable whose sections would take much more memory than it has bytes is not read: one that is compressed, or many of the same bytes.
@@ -150,11 +147,7 @@ func TestInflated(t *testing.T) {
 		change(b, func(i int) []byte { return b[order.Uint64(b[40:])+64*uint64(i):][:64] })
 		path := filepath.Join(t.TempDir(), "exe")
 		testenv.OK(t, os.WriteFile(path, b, 0o600))
-		if _, err := OpenImage(path); err == nil || !strings.Contains(err.Error(), "much larger") {
-			t.Errorf("%s: %v", what, err)
-		}
-		if _, err := StartLines(path, ""); err == nil || !strings.Contains(err.Error(), "much larger") {
-			t.Errorf("%s: start lines: %v", what, err)
-		}
+		testenv.Fails(t, what, testenv.Err(OpenImage(path)), "much larger")
+		testenv.Fails(t, what+": start lines", testenv.Err(StartLines(path, "")), "much larger")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +21,6 @@ func goldens(t testing.TB) []string {
 }
 
 func read(t testing.TB, name string) []byte {
-	t.Helper()
 	return testenv.Must(os.ReadFile(name))
 }
 
@@ -78,23 +76,17 @@ func TestGoldens(t *testing.T) {
 	for _, name := range goldens(t) {
 		p := testenv.Must(ReadFile(name, Options{}))
 		want := read(t, name)
-		if got := write(t, p); !bytes.Equal(got, want) {
-			t.Errorf("%s: rewritten as\n%q, want\n%q", name, got, want)
-		}
+		testenv.Same(t, name+", rewritten", string(write(t, p)), string(want))
 		base := strings.TrimSuffix(name, ".dcpi")
 		if b, err := os.ReadFile(base + ".spec.json"); err == nil {
 			specs++
 			var s spec
 			testenv.OK(t, json.Unmarshal(b, &s))
-			if got := write(t, s.profile(t)); !bytes.Equal(got, want) {
-				t.Errorf("%s: written as\n%q, want\n%q", name, got, want)
-			}
+			testenv.Same(t, name+", of its spec", string(write(t, s.profile(t))), string(want))
 		}
 		var cat strings.Builder
 		testenv.OK(t, p.Cat(&cat))
-		if want := string(read(t, base+".cat")); cat.String() != want {
-			t.Errorf("%s:\n%s\nwant\n%s", name, cat.String(), want)
-		}
+		testenv.Same(t, name, cat.String(), string(read(t, base+".cat")))
 	}
 	if specs < 4 {
 		t.Errorf("%d specs, want at least 4", specs)
@@ -128,31 +120,15 @@ func TestBadFilesAreRefused(t *testing.T) {
 			continue
 		}
 		name := filepath.Join("testdata/bad", f.Name())
-		_, err := ReadFile(name, Options{})
-		where := fmt.Sprintf("%s: at byte %d: ", name, want.offset)
-		if err == nil || !strings.HasPrefix(err.Error(), where) || !strings.Contains(err.Error(), want.reason) {
-			t.Errorf("error %v, want %s%s", err, where, want.reason)
-		}
+		err := testenv.Err(ReadFile(name, Options{}))
+		testenv.Fails(t, name, err, fmt.Sprintf("%s: at byte %d: ", name, want.offset))
+		testenv.Fails(t, name, err, want.reason)
 	}
 }
 
 func TestHeaderValues(t *testing.T) {
 	p := testenv.Must(ReadFile("testdata/2-unknown-lines.dcpi", Options{}))
-	got := map[string]any{
-		"start": p.TextStart(), "size": p.TextSize(), "period": p.Period(),
-		"speed": p.CPUSpeed(), "unit": p.Unit(), "name": p.ImageName(),
-	}
-	want := map[string]any{
-		"start": uint64(0x120000000), "size": uint64(8388608), "period": uint64(63488),
-		"speed": uint64(333), "unit": uint64(4), "name": "x emacs",
-	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if e, err := p.Epoch(); err != nil || e.Format("2006-01-02 15:04") != "1997-03-28 08:14" {
-		t.Errorf("epoch is %v, %v", e, err)
-	}
-	if v, _ := p.Value("samples"); v != "not the terminator" {
-		t.Errorf("samples line has value %q", v)
-	}
+	samples, _ := p.Value("samples")
+	got := fmt.Sprintf("%#x %d %d %d %d %q %q %v", p.TextStart(), p.TextSize(), p.Period(), p.CPUSpeed(), p.Unit(), p.ImageName(), samples, testenv.Must(p.Epoch()))
+	testenv.Same(t, "values", got, `0x120000000 8388608 63488 333 4 "x emacs" "not the terminator" 1997-03-28 08:14:00 +0000 UTC`)
 }

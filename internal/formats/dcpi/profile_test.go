@@ -2,8 +2,8 @@ package dcpi
 
 import (
 	"bytes"
+	"fmt"
 	"io"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -15,6 +15,7 @@ import (
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 	"pgregory.net/rapid"
 )
@@ -71,12 +72,9 @@ func TestCountsSurvive(t *testing.T) {
 		for c := range q.Counts() {
 			got[c.Addr] = c.Count
 		}
-		if !maps.Equal(got, counts) {
-			t.Fatalf("read %v, wrote %v", got, counts)
-		}
-		if a, s := q.Total(); s != sum || a != uint64(len(counts)) {
-			t.Fatalf("%d addresses, %d samples, want %d, %d", a, s, len(counts), sum)
-		}
+		testenv.NoDiff(t, "counts", cmp.Diff(counts, got))
+		addresses, samples := q.Total()
+		testenv.Same(t, "addresses and samples", [2]uint64{addresses, samples}, [2]uint64{uint64(len(counts)), sum})
 		for i, c := range q.Chunks {
 			for j := 1; j < len(c.Counts); j++ {
 				if c.Counts[j] == 0 && c.Counts[j-1] == 0 {
@@ -93,13 +91,9 @@ func TestCountsSurvive(t *testing.T) {
 		// Adding the same again doubles every count and leaves the lines.
 		testenv.OK(t, q.Add(slices.Values(list)))
 		for c := range q.Counts() {
-			if c.Count != 2*counts[c.Addr] {
-				t.Fatalf("%#x has %d samples after adding %d twice", c.Addr, c.Count, counts[c.Addr])
-			}
+			testenv.Same(t, fmt.Sprintf("%#x", c.Addr), c.Count, 2*counts[c.Addr])
 		}
-		if !slices.Equal(q.Lines, h.Lines) {
-			t.Fatalf("lines became %q", q.Lines)
-		}
+		testenv.NoDiff(t, "lines", cmp.Diff(h.Lines, q.Lines))
 	})
 }
 
@@ -123,9 +117,7 @@ func TestAddRefuses(t *testing.T) {
 		before := write(t, p)
 		err := p.Add(slices.Values(tt.counts))
 		testenv.Fails(t, tt.name, err, tt.want)
-		if !bytes.Equal(write(t, p), before) {
-			t.Errorf("%s: the profile changed", tt.name)
-		}
+		testenv.Same(t, tt.name, string(write(t, p)), string(before))
 	}
 }
 
@@ -188,9 +180,7 @@ func TestHeaderRules(t *testing.T) {
 		if got := slices.Collect(p.Counts()); tt.lax && !slices.Equal(got, []addrCount{{16, 1}}) {
 			t.Errorf("%s: counts are %v; offsets are addresses", tt.name, got)
 		}
-		if got := write(t, p); string(got) != in {
-			t.Errorf("%s: rewritten as\n%q, was\n%q", tt.name, got, in)
-		}
+		testenv.Same(t, tt.name, string(write(t, p)), in)
 	}
 }
 
@@ -200,16 +190,10 @@ func TestMergeKeepsUnknownLines(t *testing.T) {
 	lines := slices.Clone(a.Lines)
 	b.Lines = append(b.Lines, "x-mood\tsunny")
 	testenv.OK(t, a.Merge(b))
-	if want := append(lines, "x-mood\tsunny"); !slices.Equal(a.Lines, want) {
-		t.Errorf("lines are %q, want %q", a.Lines, want)
-	}
-	if _, n := a.Total(); n != 94 {
-		t.Errorf("%d samples, want 94", n)
-	}
 	back := testenv.Must(Read(bytes.NewReader(write(t, a)), "x", Options{}))
-	if !slices.Equal(back.Lines, a.Lines) {
-		t.Errorf("lines are %q after rewriting", back.Lines)
-	}
+	testenv.NoDiff(t, "lines after rewriting", cmp.Diff(append(lines, "x-mood\tsunny"), back.Lines))
+	_, n := a.Total()
+	testenv.Same(t, "samples", n, 94)
 	b.Lines[slices.IndexFunc(b.Lines, func(l Line) bool { return l.Word() == "event" })] = "event imiss"
 	testenv.Fails(t, "merging another event", a.Merge(b), `differ in event: "cycles" and "imiss"`)
 }
@@ -222,9 +206,8 @@ func TestMergeOfPeriods(t *testing.T) {
 	testenv.OK(t, b.Add(slices.Values([]addrCount{{0x401000, 2}, {0x401010, 1}, {0x401020, 1}})))
 	testenv.OK(t, a.Merge(b))
 	want := []addrCount{{0x401000, 8}, {0x401010, 2}, {0x401020, 1}}
-	if got := slices.Collect(a.Counts()); !slices.Equal(got, want) || a.Period() != 1000 {
-		t.Errorf("counts are %v, want %v; the period is %d", got, want, a.Period())
-	}
+	testenv.NoDiff(t, "counts", cmp.Diff(want, slices.Collect(a.Counts())))
+	testenv.Same(t, "period", a.Period(), 1000)
 	for lines, want := range map[[2]string]string{
 		{"event wall_ns", "period 1"}: "exceeds the format's 32 bits",
 		{"event wall_ns", "period 0"}: "differ in period",
@@ -238,31 +221,11 @@ func TestMergeOfPeriods(t *testing.T) {
 }
 
 func TestLongHeaderIsRefusedEarly(t *testing.T) {
-	r := &countingReader{r: io.MultiReader(strings.NewReader("word "), neverEnding('x'))}
-	testenv.Fails(t, "", testenv.Err(Read(r, "x", Options{})), "within the first")
-	if r.n > 2<<20 {
-		t.Errorf("%d bytes were read", r.n)
+	r := strings.NewReader("word " + strings.Repeat("x", 8<<20))
+	testenv.Fails(t, "", testenv.Err(Read(struct{ io.Reader }{r}, "x", Options{})), "within the first")
+	if r.Len() < 6<<20 {
+		t.Errorf("%d bytes are left", r.Len())
 	}
-}
-
-type neverEnding byte
-
-func (b neverEnding) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = byte(b)
-	}
-	return len(p), nil
-}
-
-type countingReader struct {
-	r io.Reader
-	n int64
-}
-
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
 }
 
 // Frames have the time of their samples.
@@ -295,34 +258,27 @@ func TestFrameCounts(t *testing.T) {
 		for _, c := range counts {
 			got.add(*c)
 		}
-		if got != want || gotLost != lost {
-			t.Errorf("%s: %+v and %d lost, want %+v and %d", name, got, gotLost, want, lost)
-		}
+		testenv.Same(t, name, fmt.Sprintf("%+v %d", got, gotLost), fmt.Sprintf("%+v %d", want, lost))
 	}
 }
 
 func TestFromSessionSaysWhatIsMissing(t *testing.T) {
-	full := func() *tachyon.Metadata {
-		return &tachyon.Metadata{
+	for want, change := range map[string]func(*tachyon.Metadata) time.Duration{
+		"not recorded by gotach":   func(m *tachyon.Metadata) time.Duration { *m = tachyon.Metadata{}; return 1 },
+		"source (portable)":        func(m *tachyon.Metadata) time.Duration { m.PCs = nil; return 1 },
+		"time between two samples": func(m *tachyon.Metadata) time.Duration { return 0 },
+		"event wall_ns: the sum of count": func(m *tachyon.Metadata) time.Duration {
+			m.PCs.PCs = []tachyon.LeafPC{{Addr: 2, Wall: 1<<32 - 1}, {Addr: 3, Wall: 1}}
+			return 1
+		},
+	} {
+		m := &tachyon.Metadata{
 			Session: &tachyon.Session{Source: "portable"},
 			PCs:     &tachyon.LeafPCs{TextStart: 1, TextSize: 9, PCs: []tachyon.LeafPC{{Addr: 2, Wall: 1}}},
 		}
-	}
-	for want, change := range map[string]func(*tachyon.Metadata) time.Duration{
-		"not recorded by gotach":          func(m *tachyon.Metadata) time.Duration { *m = tachyon.Metadata{}; return 1 },
-		"source (portable)":               func(m *tachyon.Metadata) time.Duration { m.PCs = nil; return 1 },
-		"time between two samples":        func(m *tachyon.Metadata) time.Duration { return 0 },
-		"event wall_ns: the sum of count": func(m *tachyon.Metadata) time.Duration { overflow(m.PCs); return 1 },
-	} {
-		m := full()
 		interval := change(m)
 		testenv.Fails(t, "", testenv.Err(FromSession(m, interval)), want)
 	}
-}
-
-func overflow(pcs *tachyon.LeafPCs) {
-	pcs.PCs[0].Wall = 1<<32 - 1
-	pcs.PCs = append(pcs.PCs, tachyon.LeafPC{Addr: 3, Wall: 1})
 }
 
 func TestCPUInfo(t *testing.T) {
@@ -330,9 +286,7 @@ func TestCPUInfo(t *testing.T) {
 		"processor\t: 0\nvendor_id\t: GenuineIntel\ncpu MHz\t\t: 2599.998\nprocessor\t: 1\ncpu MHz\t\t: 1200.000\n": 2600,
 		"processor\t: 0\nBogoMIPS\t: 100.00\n": 0,
 	} {
-		if got := cpuinfoMHz(text); uint64(got) != want {
-			t.Errorf("%q: %d MHz, want %d", text, got, want)
-		}
+		testenv.Same(t, text, uint64(cpuinfoMHz(text)), want)
 	}
 }
 
@@ -346,18 +300,12 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, lax bool) {
 		var p *Profile
 		var err error
-		if grown := testenv.Allocated(func() { p, err = Read(bytes.NewReader(b), "fuzz", Options{Lax: lax}) }); grown > uint64(1<<20+64*len(b)) {
-			t.Errorf("%d bytes allocated %d", len(b), grown)
-		}
+		testenv.Bounded(t, 1<<20+64*len(b), func() { p, err = Read(bytes.NewReader(b), "fuzz", Options{Lax: lax}) })
 		if err != nil {
 			return
 		}
-		if !bytes.Equal(write(t, p), b) {
-			t.Errorf("%q is written as %q", b, write(t, p))
-		}
-		if err := p.Cat(io.Discard); err != nil {
-			t.Error(err)
-		}
+		testenv.Same(t, "written again", string(write(t, p)), string(b))
+		testenv.OK(t, p.Cat(io.Discard))
 		p.Epoch()
 		p.Path()
 		if err := p.Add(slices.Values(slices.Collect(p.Counts()))); err == nil {

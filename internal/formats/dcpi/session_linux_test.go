@@ -1,6 +1,7 @@
 package dcpi
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,7 +21,6 @@ import (
 // self is the running test as an image, for it is an ELF file here, and a session
 // that recorded it.
 func self(t *testing.T) (*Image, *tachyon.Metadata) {
-	t.Helper()
 	exe := testenv.Must(os.Executable())
 	m := testenv.Must(OpenImage(exe))
 	host := testenv.Must(os.Hostname())
@@ -53,14 +53,11 @@ func TestProcedures(t *testing.T) {
 		file, line := f.FileLine(f.Entry())
 		want := profile.Frame{Func: f.Name(), File: file, Line: int32(line)}
 		got, ok := m.Frame(uint64(f.Entry()) - bias)
-		if !ok || got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		testenv.Same(t, f.Name(), fmt.Sprintf("%+v %v", got, ok), fmt.Sprintf("%+v true", want))
 	}
 	for _, outside := range []uint64{m.TextStart - 1, m.TextStart + m.TextSize + 1<<20} {
-		if p, ok := m.Frame(outside); ok {
-			t.Errorf("%#x, outside of the text section, is in %v", outside, p)
-		}
+		_, ok := m.Frame(outside)
+		testenv.Same(t, fmt.Sprintf("%#x, outside of the text section", outside), ok, false)
 	}
 }
 
@@ -68,10 +65,8 @@ func TestFromSession(t *testing.T) {
 	m, meta := self(t)
 	a, b := entry(t, m, "github.com/gotach/profiler/internal/formats/dcpi.OpenImage"), entry(t, m, "runtime.main")
 	meta.PCs.PCs = []tachyon.LeafPC{{Addr: min(a, b), CPU: 5, Wall: 9}, {Addr: max(a, b), Wall: 100}}
-	ps, err := FromSession(meta, time.Millisecond)
-	if err != nil || len(ps) != 2 {
-		t.Fatalf("%d profiles, %v", len(ps), err)
-	}
+	ps := testenv.Must(FromSession(meta, time.Millisecond))
+	testenv.Same(t, "profiles", len(ps), 2)
 	wants := []struct {
 		event string
 		n     uint64
@@ -90,17 +85,14 @@ func TestFromSession(t *testing.T) {
 		}
 		maps.DeleteFunc(got, func(word, _ string) bool { return want[word] == "" })
 		testenv.NoDiff(t, "lines", cmp.Diff(want, got))
-		if _, n := p.Total(); n != wants[i].n {
-			t.Errorf("%s: %d samples, want %d", wants[i].event, n, wants[i].n)
-		}
+		_, n := p.Total()
+		testenv.Same(t, wants[i].event, n, wants[i].n)
 		write(t, p)
 		testenv.Must(p.Image())
 	}
 
 	meta.PCs.PCs[0].CPU = 0 // nothing ran
-	if ps, err = FromSession(meta, time.Millisecond); err != nil || len(ps) != 1 {
-		t.Errorf("%d profiles, %v, want wall_ns alone", len(ps), err)
-	}
+	testenv.Same(t, "profiles of waits alone", len(testenv.Must(FromSession(meta, time.Millisecond))), 1)
 }
 
 // Counts follow the time that samples stand for; their sum stays the number of samples.
@@ -124,16 +116,9 @@ func TestFromSessionSharesSamplesByTime(t *testing.T) {
 	}
 	for _, tt := range tests {
 		meta.PCs.PCs = tt.pcs
-		ps, err := FromSession(meta, time.Millisecond)
-		if err != nil || len(ps) != 1 {
-			t.Fatalf("%s: %d profiles, %v", tt.name, len(ps), err)
-		}
-		if got, _ := ps[0].Value("period"); got != tt.period {
-			t.Errorf("%s: period %s, want %s", tt.name, got, tt.period)
-		}
-		if got := slices.Collect(ps[0].Counts()); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: counts %v, want %v", tt.name, got, tt.want)
-		}
+		ps := testenv.Must(FromSession(meta, time.Millisecond))
+		period, _ := ps[0].Value("period")
+		testenv.Same(t, tt.name, fmt.Sprint(len(ps), period, slices.Collect(ps[0].Counts())), fmt.Sprint(1, tt.period, tt.want))
 	}
 }
 

@@ -88,9 +88,7 @@ func example() *profile.Profile {
 func TestWrite(t *testing.T) {
 	var out bytes.Buffer
 	left := testenv.Must(Write(&out, example(), Options{}))
-	if want := "left out: 1 frame that is too narrow to see (0.0% of the time)"; left != want {
-		t.Errorf("left %q, want %q", left, want)
-	}
+	testenv.Same(t, "left", left, "left out: 1 frame that is too narrow to see (0.0% of the time)")
 	boxes, _ := parse(t, out.Bytes())
 	scale := (width - 2*margin) / 10.001
 	got := map[string]float64{}
@@ -103,18 +101,14 @@ func TestWrite(t *testing.T) {
 	}
 	testenv.NoDiff(t, "seconds by frame", cmp.Diff(want, got))
 	testenv.Golden(t, "testdata/example.svg", out.String(), *update)
-	if !Sniff(out.Bytes()) {
-		t.Error("Sniff is wrong")
-	}
+	testenv.Same(t, "Sniff", Sniff(out.Bytes()), true)
 }
 
 func TestCPU(t *testing.T) {
 	var out bytes.Buffer
 	testenv.Must(Write(&out, example(), Options{CPU: true, Selection: "label a=<b>"}))
 	boxes, shown := parse(t, out.Bytes())
-	if !strings.Contains(shown, "app: 4s of CPU time, 3 goroutines") || !strings.Contains(shown, "only label a=<b>") {
-		t.Errorf("texts %s", shown)
-	}
+	testenv.Has(t, "texts", shown, "app: 4s of CPU time, 3 goroutines", "only label a=<b>")
 	for _, b := range boxes {
 		if strings.HasPrefix(b.Title, "[") {
 			t.Errorf("%s has CPU time", b.Title)
@@ -162,13 +156,10 @@ func TestLarge(t *testing.T) {
 	b.Add(profile.Record{Stack: deep, Wall: time.Second, State: profile.Running})
 	var out bytes.Buffer
 	left := testenv.Must(Write(&out, b.Finish(), Options{}))
-	if out.Len() > 4<<20 || !strings.Contains(left, "too narrow") || !strings.Contains(left, "851 frames above row 150") {
-		t.Errorf("%d bytes, left %q", out.Len(), left)
-	}
+	testenv.Within(t, "bytes", out.Len(), 0, 4<<20)
+	testenv.Has(t, "left", left, "too narrow", "851 frames above row 150")
 	boxes, _ := parse(t, out.Bytes())
-	if len(boxes) > mostNodes+1 || len(boxes) < mostNodes*9/10 {
-		t.Errorf("%d frames", len(boxes))
-	}
+	testenv.Within(t, "frames", len(boxes), mostNodes*9/10, mostNodes+1)
 	at := map[string]box{}
 	for _, b := range boxes {
 		at[b.name()] = b

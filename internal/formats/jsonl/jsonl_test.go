@@ -2,13 +2,21 @@ package jsonl
 
 import (
 	"bytes"
+	"encoding/json"
+	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gotach/profiler/internal/formats/tach"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
+	"github.com/gotach/profiler/tachyon"
+	"pgregory.net/rapid"
 )
 
 // The lines do not say when the profile began or its interval; both are guessed.
@@ -20,12 +28,8 @@ func TestClock(t *testing.T) {
 {"thread_id":1,"timestamp":9000,"frames":[]}
 `
 	r := testenv.Must(Read(strings.NewReader(in)))
-	if h := r.Header(); h.Start != 3000 || h.Interval != 1000 {
-		t.Errorf("start %d, interval %d; want 3000, 1000", h.Start, h.Interval)
-	}
-	if f := r.Frames()[0]; f.Line != -1 {
-		t.Errorf("no line is %d", f.Line)
-	}
+	testenv.Same(t, "start and interval", [2]uint64{r.Header().Start, r.Header().Interval}, [2]uint64{3000, 1000})
+	testenv.Same(t, "no line", r.Frames()[0].Line, -1)
 }
 
 // More samples than are looked at first.
@@ -38,9 +42,7 @@ func TestLong(t *testing.T) {
 	r := testenv.Must(Read(bytes.NewReader(in.Bytes())))
 	var got bytes.Buffer
 	testenv.OK(t, Write(&got, source(r)))
-	if got.String() != in.String() {
-		t.Error("not what went in")
-	}
+	testenv.Same(t, "lines", got.String(), in.String())
 }
 
 // source returns a stream as Write takes it.
@@ -79,9 +81,7 @@ func FuzzRead(f *testing.F) {
 		var r *reader.Reader
 		var err error
 		// The writer's buffers and its encoder take some MB whatever the input.
-		if grown := testenv.Allocated(func() { r, err = Read(bytes.NewReader(b)) }); grown > uint64(32<<20+500*len(b)) {
-			t.Errorf("%d bytes allocated %d", len(b), grown)
-		}
+		testenv.Bounded(t, 32<<20+500*len(b), func() { r, err = Read(bytes.NewReader(b)) })
 		if err != nil {
 			return
 		}
@@ -89,4 +89,164 @@ func FuzzRead(f *testing.F) {
 			testenv.OK(t, err)
 		}
 	})
+}
+
+// Each check writes two files.
+func init() { _ = flag.Set("rapid.checks", strconv.Itoa(testenv.Times(25, 1000))) }
+
+// A recording is all that a file has.
+type recording struct {
+	Start, Interval uint64
+	Metadata        *tachyon.Metadata
+	Others          []tach.Other
+	Samples         map[uint64][]string // by thread
+}
+
+func recordingOf(t rapid.TB, s *reader.Reader) recording {
+	m := testenv.Must(s.Metadata())
+	r := recording{Start: s.Header().Start, Interval: s.Header().Interval, Metadata: m, Samples: map[uint64][]string{}}
+	r.Others = testenv.Must(tach.OtherMetadata(s))
+	frames := s.Frames()
+	for x, err := range s.Samples() {
+		testenv.OK(t, err)
+		var stack []tachyon.Frame
+		for _, id := range x.Stack {
+			stack = append(stack, frames[id])
+		}
+		text, _ := json.Marshal([]any{x.Interpreter, x.Time, x.Status, stack})
+		r.Samples[x.Thread] = append(r.Samples[x.Thread], string(text))
+	}
+	return r
+}
+
+// A file becomes lines, and the lines become a file with the same content.
+func TestRoundTripOfFiles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.StringN(0, 8, -1), rapid.SampledFrom([]string{"", "<&>\"\\\u2028\x01", "日本"}))
+		times := rapid.Uint64Range(0, 1<<40)
+		start := rapid.Uint64Range(1, 1<<50).Draw(t, "start")
+		file, err := tach.InMemory(func(create tach.Create) error {
+			w, err := create(start, rapid.Uint64Range(0, 1e6).Draw(t, "interval"))
+			if err != nil {
+				return err
+			}
+			at := start
+			for range rapid.IntRange(0, 30).Draw(t, "samples") {
+				at += rapid.Uint64Range(0, 1<<rapid.IntRange(1, 40).Draw(t, "bits")).Draw(t, "step")
+				stack := []tachyon.Frame{{Func: "[" + text.Draw(t, "reason") + "]", Line: rapid.Int32Range(0, 9).Draw(t, "object")}, {File: text.Draw(t, "file"), Func: text.Draw(t, "function"), Line: 3}}
+				s := tachyon.Sample{Thread: rapid.Uint64Range(1, 3).Draw(t, "thread"), Time: at, Status: tachyon.Status(rapid.Uint8().Draw(t, "status"))}
+				if err := w.WriteFrames(&s, stack[rapid.IntRange(0, 1).Draw(t, "wait"):]); err != nil {
+					return err
+				}
+			}
+			for id := range rapid.Uint64Range(0, 5).Draw(t, "goroutines") {
+				g := tachyon.Goroutine{
+					ID: id + 1, Parent: rapid.Uint64().Draw(t, "parent"), CreatedBy: text.Draw(t, "by"), CreatedAt: text.Draw(t, "at"),
+					First: times.Draw(t, "first"), Last: times.Draw(t, "last"), FirstWeight: times.Draw(t, "weight"),
+				}
+				labels := rapid.MapOfN(text, text, 0, 3)
+				for range rapid.IntRange(0, 4).Draw(t, "spans") {
+					g.Labels = append(g.Labels, tachyon.LabelSpan{From: times.Draw(t, "from"), Labels: labels.Draw(t, "labels")})
+				}
+				if err := w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g}}); err != nil {
+					return err
+				}
+			}
+			for n := range rapid.Int32Range(0, 5).Draw(t, "objects") {
+				o := tachyon.Object{
+					Number: n + 1, Kind: text.Draw(t, "kind"), Addr: rapid.Uint64().Draw(t, "addr"), Static: rapid.Uint64().Draw(t, "static"),
+					Symbol: text.Draw(t, "symbol"), Offset: rapid.Uint64().Draw(t, "offset"), Capacity: rapid.Int64().Draw(t, "capacity"),
+					Members: rapid.SliceOf(rapid.Int32()).Draw(t, "members"),
+				}
+				if err := w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{o}}); err != nil {
+					return err
+				}
+			}
+			if rapid.Bool().Draw(t, "has a session") {
+				s := tachyon.Session{
+					Program: text.Draw(t, "program"), VCS: rapid.MapOfN(text, text, 1, 2).Draw(t, "vcs"), Start: time.UnixMicro(int64(start)).UTC(),
+					Duration: time.Duration(times.Draw(t, "duration")), RateReached: rapid.Float64Range(0, 1e6).Draw(t, "rate"),
+					Markers: rapid.Bool().Draw(t, "markers"), System: rapid.Bool().Draw(t, "system"), Objects: tachyon.AllObjects,
+					Counts: tachyon.Counts{TicksAsked: rapid.Int64().Draw(t, "ticks"), Throttled: 5},
+				}
+				if err := w.AddMetadata(tachyon.KindSession, s); err != nil {
+					return err
+				}
+			}
+			if rapid.Bool().Draw(t, "has PCs") {
+				pcs := tachyon.LeafPCs{TextStart: 1, TextSize: times.Draw(t, "text"), PCs: []tachyon.LeafPC{{Addr: times.Draw(t, "pc"), CPU: 1, Wall: 2, CPUTime: 3, WallTime: 4}}}
+				if err := w.AddMetadata(tachyon.KindPCs, pcs); err != nil {
+					return err
+				}
+			}
+			if rapid.Bool().Draw(t, "has something new") {
+				return w.AddMetadata("new", map[string]any{"x": text.Draw(t, "new")})
+			}
+			return nil
+		})
+		testenv.OK(t, err)
+		var lines bytes.Buffer
+		testenv.OK(t, Write(&lines, source(file)))
+		for line := range bytes.Lines(lines.Bytes()) {
+			if !json.Valid(line) {
+				t.Fatalf("not JSON: %s", line)
+			}
+		}
+		if lines.Len() > 0 && !Sniff(lines.Bytes()[:min(lines.Len(), 4096)]) {
+			t.Errorf("these lines are not recognized: %s", lines.Bytes())
+		}
+		again := testenv.Must(Read(&lines))
+		want, got := recordingOf(t, file), recordingOf(t, again)
+		m := want.Metadata
+		if m.Session == nil && m.PCs == nil && len(m.Goroutines)+len(m.Objects)+len(want.Others) == 0 {
+			got.Start, got.Interval = want.Start, want.Interval // lines of files without metadata do not say it
+			got.Metadata.Session = nil                          // and markers are guessed
+		}
+		testenv.NoDiff(t, "", cmp.Diff(want, got, cmp.EquateEmpty(), cmp.Ignore(tachyon.Metadata{}, "Checksum")))
+	})
+}
+
+// A goroutine with very many labels takes several lines.
+func TestManyLabels(t *testing.T) {
+	want := tachyon.Goroutine{ID: 7, Parent: 1, CreatedBy: "main.main", First: 5, Last: 100_000}
+	for i := range uint64(100) {
+		want.Labels = append(want.Labels, tachyon.LabelSpan{From: i, Labels: map[string]string{"k": strings.Repeat("x", int(i*997))}})
+	}
+	file, err := tach.InMemory(func(create tach.Create) error {
+		w, err := create(1, 1)
+		if err != nil {
+			return err
+		}
+		return w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{want}})
+	})
+	testenv.OK(t, err)
+	var lines bytes.Buffer
+	testenv.OK(t, Write(&lines, source(file)))
+	longest := 0
+	for line := range bytes.Lines(lines.Bytes()) {
+		longest = max(longest, len(line))
+	}
+	testenv.Within(t, "the longest line", longest, 0, maxLabels+1000)
+	again := testenv.Must(Read(&lines))
+	for _, span := range want.Labels { // longer values are cut in files
+		span.Labels["k"] = span.Labels["k"][:min(len(span.Labels["k"]), 64<<10)]
+	}
+	testenv.NoDiff(t, "", cmp.Diff([]tachyon.Goroutine{want}, recordingOf(t, again).Metadata.Goroutines))
+}
+
+// Lines with metadata may come after samples, and without the line of the file.
+func TestMetadataAnywhere(t *testing.T) {
+	s, err := Read(strings.NewReader(`{"gotach":"goroutine","id":1,"created_by":"main.main","first_us":0,"last_us":9}
+{"thread_id":1,"timestamp":5000,"frames":[]}
+{"thread_id":1,"timestamp":6000,"frames":[]}
+{"gotach":"object","n":3,"kind":"chan"}
+{"gotach":"later","fields":[1]}
+{"gotach":"session","program":"x"}
+`))
+	testenv.OK(t, err)
+	r := recordingOf(t, s)
+	if r.Start != 4000 || r.Interval != 1000 || len(r.Samples[1]) != 2 || r.Metadata.Session.Program != "x" ||
+		r.Metadata.Goroutines[0].CreatedBy != "main.main" || r.Metadata.Objects[0].Number != 3 || r.Others[0].Kind != "later" {
+		t.Errorf("%+v", r)
+	}
 }

@@ -2,6 +2,7 @@ package perlnytprof
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -59,7 +60,6 @@ func goldens(t testing.TB) []string {
 const cutOff = goldenDir + "c17-killed.nytprof"
 
 func load(t testing.TB, file string) *nytprof.Data {
-	t.Helper()
 	f := testenv.Must(os.Open(file))
 	defer f.Close()
 	return testenv.Must(nytprof.Load(f))
@@ -69,29 +69,18 @@ func roundTrip(t testing.TB, p *profile.Profile, o Options) *profile.Profile {
 	t.Helper()
 	var file bytes.Buffer
 	testenv.OK(t, Write(&file, p, o))
-	if c, err := nytprof.Verify(bytes.NewReader(file.Bytes())); err != nil || len(c.Warnings) > 0 {
-		t.Errorf("%v %q", err, c.Warnings)
-	}
+	testenv.Same(t, "warnings", len(testenv.Must(nytprof.Verify(bytes.NewReader(file.Bytes()))).Warnings), 0)
 	return testenv.Must(Read(&file))
 }
 
+// TestReportsAgree compares the times of functions.
 func TestRoundTrip(t *testing.T) {
 	want := workload(t)
 	got := roundTrip(t, want, Options{})
 	a, b := figuresOf(want), figuresOf(got)
-	if d := a.all - b.all; math.Abs(d) > 100*float64(len(want.Records)) {
-		t.Errorf("all: %g ns, want %g", b.all, a.all)
-	}
-	for name := range a.total {
-		tolerance := 100 * float64(a.records[name]+1)
-		if math.Abs(a.self[name]-b.self[name]) > tolerance || math.Abs(a.total[name]-b.total[name]) > tolerance {
-			t.Errorf("%s: self %g, total %g, want %g, %g", name, b.self[name], b.total[name], a.self[name], a.total[name])
-		}
-	}
+	testenv.Within(t, "all", b.all, a.all-100*float64(len(want.Records)), a.all+100*float64(len(want.Records)))
 	for at, ns := range a.line {
-		if math.Abs(ns-b.line[at]) > 100*float64(len(want.Records)) {
-			t.Errorf("%v: %g ns, want %g", at, b.line[at], ns)
-		}
+		testenv.Within(t, at, b.line[at], ns-100*float64(len(want.Records)), ns+100*float64(len(want.Records)))
 	}
 	if !got.Start.Equal(want.Start) || got.Duration != want.Duration || got.Interval != want.Interval ||
 		got.Goroutines != want.Goroutines || got.Program != want.Program || got.Samples != want.Samples-1 { // one took no time
@@ -166,9 +155,7 @@ func TestPerlLines(t *testing.T) {
 	for _, file := range d.Files {
 		for line, lt := range file.Lines {
 			at := profile.Frame{File: file.Name, Line: int32(line)}
-			if math.Abs(f.line[at]-float64(lt.Ticks)*100) > 1 {
-				t.Errorf("%v: %g ns, want %d ticks", at, f.line[at], lt.Ticks)
-			}
+			testenv.Within(t, at, f.line[at], float64(lt.Ticks)*100-1, float64(lt.Ticks)*100+1)
 			n++
 		}
 	}
@@ -178,14 +165,8 @@ func TestPerlLines(t *testing.T) {
 }
 
 func TestReadErrors(t *testing.T) {
-	f := testenv.Must(os.Open(cutOff))
-	defer f.Close()
-	if _, err := Read(f); err == nil {
-		t.Error("a cut off file makes a profile")
-	}
-	if _, err := Read(bytes.NewReader([]byte("NYTProf 5 0\n+\x01\x01\x01"))); err == nil {
-		t.Error("a file without ticks_per_sec makes a profile")
-	}
+	testenv.Fails(t, "cut off", testenv.Err(Read(bytes.NewReader(testenv.Must(os.ReadFile(cutOff))))), "truncated")
+	testenv.Fails(t, "no ticks", testenv.Err(Read(strings.NewReader("NYTProf 5 0\n+\x01\x01\x01"))), "ticks_per_sec")
 }
 
 // A tree as deep as the file is long makes stacks that are cut in the middle,
@@ -205,10 +186,48 @@ func TestDeepTree(t *testing.T) {
 		}
 	}
 	name := func(i int) string { return p.Frames[deepest.Stack[i]].Func }
-	if n := len(deepest.Stack); n != maxPath+1 || name(1) != "main::f1998" || name(n-1) != "main::f0" || name(n-maxPath/2) != "main::f255" {
-		t.Errorf("%d frames from %s to %s, %s", n, name(1), name(n-1), name(n-maxPath/2))
-	}
+	n := len(deepest.Stack)
+	testenv.Same(t, "frames", fmt.Sprintln(n, name(1), name(n-1), name(n-maxPath/2)), fmt.Sprintln(maxPath+1, "main::f1998", "main::f0", "main::f255"))
 	defer func(was int) { maxFrameIDs = was }(maxFrameIDs)
 	maxFrameIDs = 100_000
 	testenv.Fails(t, "", testenv.Err(Profile(d)), "more than 100000")
+}
+
+func FuzzRead(f *testing.F) {
+	for _, file := range goldens(f) {
+		b := testenv.Must(os.ReadFile(file))
+		f.Add(b[:min(len(b), 8<<10)])
+	}
+	f.Add([]byte("NYTProf 5 0\n@\xff\xff\xff\xff\xff\x00\x00\x06\x00\x00'\x01a+\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var inflated bytes.Buffer
+		w := nytprof.NewWriter(&inflated)
+		for c, err := range nytprof.NewReader(bytes.NewReader(b)).Chunks() {
+			if _, deflates := c.(*nytprof.StartDeflate); err == nil && !deflates {
+				_ = w.Write(c)
+			}
+		}
+		_ = w.Close()
+		size := len(b) + inflated.Len()
+		var d *nytprof.Data
+		testenv.Bounded(t, 1<<20+200*size, func() { d, _ = nytprof.Load(bytes.NewReader(b)) })
+		var p *profile.Profile
+		var err error
+		testenv.Bounded(t, 4<<20+5000*size, func() { p, err = Profile(d) })
+		if err != nil {
+			return
+		}
+		for _, r := range p.Records {
+			if r.Wall < 0 || r.Count < 0 {
+				t.Errorf("record %+v", r)
+			}
+			for _, id := range r.Stack {
+				_ = p.Frames[id]
+			}
+		}
+		var out bytes.Buffer
+		if err := Write(&out, p, Options{NoSource: true, Uncompressed: true}); err != nil && out.Len() < 1<<20 {
+			t.Error(err)
+		}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/profile"
@@ -109,21 +108,12 @@ func TestPeerPerlToolsOnGoProfile(t *testing.T) {
 		dir := runTools(t, tools, file, expected)
 
 		calls := testenv.Must(os.ReadFile(filepath.Join(dir, "nytprofcalls.stdout")))
-		if want := "runtime::main;main::main;runtime::[chan receive] 9000000\n"; !strings.Contains(string(calls), want) {
-			t.Errorf("nytprofcalls has no %q in\n%s", want, calls)
+		testenv.Has(t, "nytprofcalls", string(calls), "runtime::main;main::main;runtime::[chan receive] 9000000\n")
+		if svg := testenv.Must(os.ReadFile(filepath.Join(dir, "html", "all_stacks_by_time.svg"))); bytes.Count(svg, []byte("<rect")) < 5 {
+			t.Errorf("flame graph of %d bytes", len(svg))
 		}
-		svg, err := os.ReadFile(filepath.Join(dir, "html", "all_stacks_by_time.svg"))
-		if err != nil || bytes.Count(svg, []byte("<rect")) < 5 {
-			t.Errorf("flame graph of %d bytes, %v", len(svg), err)
-		}
-		pages, err := filepath.Glob(filepath.Join(dir, "html", "*workload-go-*-line.html"))
-		if err != nil || len(pages) != 1 {
-			t.Fatal(pages, err)
-		}
-		page, err := os.ReadFile(pages[0])
-		if err != nil || !bytes.Contains(page, []byte("&lt;b&gt;not markup&lt;/b&gt; &amp;")) {
-			t.Errorf("%+v: the page of workload.go has no source, %v", o, err)
-		}
+		pages := testenv.Files(t, filepath.Join(dir, "html", "*workload-go-*-line.html"), 1)
+		testenv.Has(t, "the page of workload.go", string(testenv.Must(os.ReadFile(pages[0]))), "&lt;b&gt;not markup&lt;/b&gt; &amp;")
 	}
 }
 

@@ -81,16 +81,12 @@ func TestNames(t *testing.T) {
 		{".b", "main::.b", "main..b"},
 		{"a.", "main::a.", "main.a."},
 	} {
-		if got := perlName(c.goes); got != c.perl {
-			t.Errorf("%q becomes %q, want %q", c.goes, got, c.perl)
-		}
+		testenv.Same(t, c.goes, perlName(c.goes), c.perl)
 		want := c.back
 		if want == "" {
 			want = c.goes
 		}
-		if got := goName(c.perl); got != want {
-			t.Errorf("%q goes back to %q, want %q", c.perl, got, want)
-		}
+		testenv.Same(t, c.perl, goName(c.perl), want)
 	}
 }
 
@@ -110,9 +106,7 @@ func TestExtents(t *testing.T) {
 		{"main::main.gowrap1", extent{40, 40}, extent{40, 40}}, // no function in the source
 		{"main::other", extent{28, 33}, extent{28, 33}},        // the source has changed
 	} {
-		if got := f.around(c.name, c.seen); got != c.whole {
-			t.Errorf("%s at %v: %v, want %v", c.name, c.seen, got, c.whole)
-		}
+		testenv.Same(t, c.name, f.around(c.name, c.seen), c.whole)
 	}
 	if f := parseFunctions([]byte("no Go")); len(f.declared)+len(f.literal) > 0 {
 		t.Errorf("found %v", f)

@@ -3,7 +3,9 @@ package pprof
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -79,9 +81,7 @@ func roundTrip(t rapid.TB, p *profile.Profile) (*profile.Profile, *pb.Profile) {
 	pp := testenv.Must(pb.Parse(&b))
 	var reference bytes.Buffer
 	testenv.OK(t, pp.Copy().WriteUncompressed(&reference))
-	if w, r := inOrder(written), inOrder(reference.Bytes()); !bytes.Equal(w, r) {
-		t.Fatal(fmt.Sprintf("not the fields that pprof's package writes:\n%q\n%q", w, r))
-	}
+	testenv.Same(t, "the fields that pprof's package writes", string(inOrder(written)), string(inOrder(reference.Bytes())))
 	got := testenv.Must(fromProto(pp))
 	return got, pp
 }
@@ -139,9 +139,7 @@ func TestPProfRoundTripAny(t *testing.T) {
 		p.Goroutines = len(goroutines)
 		p.Program = text.Draw(t, "program")
 		got, pp := roundTrip(t, p)
-		if pp.DefaultSampleType != "wall" || pp.Mapping[0].File != p.Program {
-			t.Errorf("default %q, mapping %v", pp.DefaultSampleType, pp.Mapping[0])
-		}
+		testenv.Same(t, "default and mapping", [2]string{pp.DefaultSampleType, pp.Mapping[0].File}, [2]string{"wall", p.Program})
 		got.Start = got.Start.In(p.Start.Location())
 		equal(t, got, p)
 	})
@@ -171,9 +169,7 @@ func TestFromRecorded(t *testing.T) {
 				t.Errorf("%s: state %q", c.file, r.State)
 			}
 		}
-		if wall != c.total || cpu != c.cpu || inLabel != c.inLabel || p.Interval != c.interval || p.Samples != c.samples {
-			t.Errorf("%s: %v, %v on CPU, %v with the label, every %v, %d samples; want %+v", c.file, wall, cpu, inLabel, p.Interval, p.Samples, c)
-		}
+		testenv.Same(t, c.file, fmt.Sprint(wall, cpu, inLabel, p.Interval, p.Samples), fmt.Sprint(c.total, c.cpu, c.inLabel, c.interval, c.samples))
 		rows := testenv.Must(profile.New(p, profile.ReportOptions{})).Rows
 		i := slices.IndexFunc(rows, func(r profile.Row) bool { return r.Name == c.function })
 		if i < 0 || rows[i].Total != c.total || rows[i].Self != c.self || rows[i].TotalCPU != c.cpu {
@@ -220,10 +216,58 @@ func TestFromPProfKinds(t *testing.T) {
 			continue
 		}
 		r := p.Records[0]
-		if r.Wall != c.wall || r.CPU != c.cpu || r.Count != c.count {
-			t.Errorf("%s: wall %d, CPU %d, count %d; want %d, %d, %d", c.name, r.Wall, r.CPU, r.Count, c.wall, c.cpu, c.count)
-		}
+		testenv.Same(t, c.name, fmt.Sprint(r.Wall, r.CPU, r.Count), fmt.Sprint(c.wall, c.cpu, c.count))
 		want := []profile.Frame{{Func: "0xabc"}, {Func: "inlined", File: "g.go", Line: 3}, {Func: "f", File: "f.go", Line: 7}}
 		testenv.NoDiff(t, c.name, cmp.Diff(want, p.Frames))
+	}
+}
+
+// many makes a profile of n records with a label of their own, of so many bytes.
+func many(n, size int) *profile.Profile {
+	b := profile.NewBuilder()
+	f := b.Frame(profile.Frame{Func: "main.f", File: "f.go", Line: 3}, 1)
+	for i := range n {
+		b.Add(profile.Record{
+			Goroutine: uint64(i + 1), State: profile.Running, Stack: []uint32{f}, Count: 1, Wall: time.Second, CPU: time.Second,
+			Labels: map[string]string{"request": fmt.Sprint(strings.Repeat("x", size), i)},
+		})
+	}
+	return b.Finish()
+}
+
+// The values of labels may take much memory; they are written as they come.
+func TestManyLabels(t *testing.T) {
+	const n, size = 110, 160 << 10
+	p := many(n, size)
+	var b bytes.Buffer
+	testenv.OK(t, Write(&b, p))
+	got := testenv.Must(Read(&b))
+	testenv.Same(t, "records", len(got.Records), n)
+	for i := range got.Records {
+		testenv.Same(t, i, fmt.Sprint(got.Records[i].Labels["request"], got.Records[i].Goroutine), fmt.Sprint(p.Records[i].Labels["request"], p.Records[i].Goroutine))
+	}
+}
+
+// A table forgets values when there are too many, and nothing else.
+func TestManyValues(t *testing.T) {
+	var table stringTable
+	table.add("")
+	name := table.add("name")
+	first := table.value("first")
+	testenv.Same(t, "numbers", [3]int64{table.value("first"), table.add("first"), table.value("name")}, [3]int64{first, first, name})
+	for i := range maxValues {
+		table.value(fmt.Sprint("v", i))
+	}
+	if n := table.value("first"); n == first || len(table.values) > maxValues {
+		t.Errorf("the first value has number %d again, %d are known", n, len(table.values))
+	}
+	testenv.Same(t, "a name", [2]int64{table.add("name"), table.value("name")}, [2]int64{name, name})
+}
+
+func TestWriteFails(t *testing.T) {
+	r, w := io.Pipe()
+	r.CloseWithError(errors.New("no room"))
+	for _, n := range []int{0, 5000} {
+		testenv.Fails(t, fmt.Sprint(n, " records"), Write(w, many(n, 1000)), "no room")
 	}
 }

@@ -17,7 +17,6 @@ const ms = time.Millisecond
 
 // source makes a source of JSON lines.
 func source(t *testing.T, lines ...string) *stream.Source {
-	t.Helper()
 	s := testenv.Must(jsonl.Read(strings.NewReader(strings.Join(lines, "\n") + "\n")))
 	return testenv.Must(stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true, Creators: true}))
 }
@@ -90,22 +89,18 @@ func TestRuns(t *testing.T) {
 		}
 		return text(s, &s.Tracks[0])
 	}
-	if d := cmp.Diff(`goroutine 7 main.work (1)
+	testenv.NoDiff(t, "", cmp.Diff(`goroutine 7 main.work (1)
 0s+2ms cpu 2ms running main.work:10;main.hash
 2ms+1ms cpu 1ms running main.work:10;main.hash:5
 3ms+3ms cpu 0s chan receive main.work:10;[chan receive]
 6ms+1ms cpu 0s chan receive main.work:10;[chan receive]
 7ms+1ms cpu 0s no core main.work:10;main.hash
-2ms-4ms map[a:b]`, session(Options{Lines: true, Waits: true})); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	if d := cmp.Diff(`goroutine 7 main.work (1)
+2ms-4ms map[a:b]`, session(Options{Lines: true, Waits: true})))
+	testenv.NoDiff(t, "", cmp.Diff(`goroutine 7 main.work (1)
 0s+3ms cpu 3ms running main.work;main.hash
 3ms+4ms cpu 0s chan receive main.work;[chan receive]
 7ms+1ms cpu 0s no core main.work;main.hash;[no core]
-2ms-4ms map[a:b]`, session(Options{StateFrames: true})); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+2ms-4ms map[a:b]`, session(Options{StateFrames: true})))
 }
 
 // crowd is lines of three goroutines that one go statement created, of one that another created, and of main.
@@ -171,17 +166,12 @@ func TestGroups(t *testing.T) {
 				t.Errorf("%v: tracks %v, want %s", c.limits, names, name)
 			}
 		}
-		if wall != 40*ms || cpu != 16*ms || n != 5 {
-			t.Errorf("%v: wall %v, CPU %v, %d goroutines; want 40ms, 16ms, 5", c.limits, wall, cpu, n)
-		}
+		testenv.Same(t, fmt.Sprint(c.limits, ": time, CPU time and goroutines"), fmt.Sprint(wall, cpu, n), "40ms 16ms 5")
 		if got := strings.Join(s.Left, "; "); !strings.Contains(got, c.left) || got != "" && c.left == "" {
 			t.Errorf("%v: left %q, want %q", c.limits, got, c.left)
 		}
-		if grouped > c.limits.Runs {
-			t.Errorf("%v: %d runs of groups", c.limits, grouped)
-		}
-		if len(s.Tracks) > c.limits.Tracks {
-			t.Errorf("%v: %d tracks", c.limits, len(s.Tracks))
+		if grouped > c.limits.Runs || len(s.Tracks) > c.limits.Tracks {
+			t.Errorf("%v: %d runs of groups, %d tracks", c.limits, grouped, len(s.Tracks))
 		}
 	}
 }
@@ -195,18 +185,15 @@ func TestSteps(t *testing.T) {
 			got = text(s, &s.Tracks[i])
 		}
 	}
-	if d := cmp.Diff(`3 goroutines of main.work, created by main.main at main.go:9 (3) step 1ms`, strings.SplitN(got, "\n", 2)[0]); d != "" {
-		t.Errorf("(-want +got):\n%s\n%s", d, got)
-	}
+	testenv.Same(t, "the group", strings.SplitN(got, "\n", 2)[0], "3 goroutines of main.work, created by main.main at main.go:9 (3) step 1ms")
 	mean := func(list []float64) (sum float64) {
 		for _, x := range list {
 			sum += x
 		}
 		return sum / float64(len(list))
 	}
-	if a, r := mean(s.Alive), mean(s.Runnable); a < 4.98 || a > 5 || r < 1.99 || r > 2 {
-		t.Errorf("on average %.3f goroutines, %.3f runnable; want 5, 2", a, r)
-	}
+	testenv.Within(t, "goroutines on average", mean(s.Alive), 4.98, 5)
+	testenv.Within(t, "runnable ones", mean(s.Runnable), 1.99, 2)
 }
 
 func TestLevel(t *testing.T) {

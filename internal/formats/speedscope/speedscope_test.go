@@ -17,7 +17,6 @@ import (
 var update = flag.Bool("update", false, "write testdata")
 
 func file(t *testing.T, o runs.Options, lines ...string) (text []byte, left []string) {
-	t.Helper()
 	s := testenv.Must(jsonl.Read(strings.NewReader(strings.Join(lines, "\n") + "\n")))
 	src := testenv.Must(stream.New([]stream.File{{Stream: s}}, stream.Options{Creators: true}))
 	var out bytes.Buffer
@@ -56,9 +55,7 @@ func TestDeep(t *testing.T) {
 	o := options
 	o.Frames = 10_000
 	text, left := file(t, o, lines...)
-	if len(left) != 1 || !strings.HasPrefix(left[0], "1 goroutine is added up in one track, in steps of ") {
-		t.Errorf("left %v", left)
-	}
+	testenv.Has(t, "left", strings.Join(left, "; "), "1 goroutine is added up in one track, in steps of ")
 	var f struct {
 		Name     string
 		Profiles []struct {
@@ -68,9 +65,7 @@ func TestDeep(t *testing.T) {
 		}
 	}
 	testenv.OK(t, json.Unmarshal(text, &f))
-	if !strings.Contains(f.Name, left[0]) {
-		t.Errorf("the name %q does not say what is left out", f.Name)
-	}
+	testenv.Has(t, "the name", f.Name, left[0])
 	frames, weight := 0, 0
 	p := &f.Profiles[0]
 	for i := range p.Samples {

@@ -89,9 +89,7 @@ func TestGoldenMetadataIsRewritten(t *testing.T) {
 		testenv.OK(t, r.Metadata().Write(&b))
 		want := testenv.Must(os.ReadFile(key + ".json"))
 		// Keys and values in the same order; white space may differ.
-		if got, want := tokens(t, b.Bytes()), tokens(t, want); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", key, got, want)
-		}
+		testenv.NoDiff(t, key, cmp.Diff(tokens(t, want), tokens(t, b.Bytes())))
 	}
 }
 
@@ -110,7 +108,6 @@ func tokens(t *testing.T, b []byte) (out []string) {
 }
 
 func gunzip(t testing.TB, name string) []byte {
-	t.Helper()
 	f := testenv.Must(os.Open(name))
 	defer f.Close()
 	z := testenv.Must(gzip.NewReader(f))
@@ -181,9 +178,7 @@ func TestGoldensInTheNotationOfSPX05(t *testing.T) {
 		g := golden(t, key)
 		g.compare(t, path, r)
 		for i, f := range r.Functions() {
-			if f.File != "/srv/a b:c/x.php" || f.Line != i {
-				t.Errorf("function %d is %+v", i, f)
-			}
+			testenv.Same(t, f.Name, fmt.Sprint(f.File, f.Line), fmt.Sprint("/srv/a b:c/x.php", i))
 		}
 		r = testenv.Must(Open(path + ".txt.zst"))
 		n := 0
@@ -211,9 +206,7 @@ func TestNamesSurvive(t *testing.T) {
 		"":                   "(no name)",
 		"two\nlines\r\tmore": "two lines  more",
 	} {
-		if got := escape(name); got != want {
-			t.Errorf("%q is written %q, want %q", name, got, want)
-		}
+		testenv.Same(t, name, escape(name), want)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(
@@ -225,8 +218,6 @@ func TestNamesSurvive(t *testing.T) {
 		if strings.Trim(got, " !#$%&'()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~") != "" || strings.ContainsAny(got, "<>\"'") {
 			t.Fatalf("%q is written %q", name, got)
 		}
-		if unescape(got) != name || html.UnescapeString(got) != name {
-			t.Fatalf("%q is written %q and read %q", name, got, unescape(got))
-		}
+		testenv.Same(t, got, [2]string{unescape(got), html.UnescapeString(got)}, [2]string{name, name})
 	})
 }

@@ -3,7 +3,6 @@ package spx
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,14 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
+	"github.com/klauspost/compress/zstd"
 )
 
 func readerOf(t testing.TB, events string, metrics ...string) (*Reader, error) {
-	t.Helper()
 	r, err := newReader(&Metadata{EnabledMetrics: metrics}, strings.NewReader(events), "x.txt.gz")
 	if err == nil {
 		t.Cleanup(func() { r.Close() })
@@ -84,9 +82,8 @@ func TestBadReports(t *testing.T) {
 			err = drain(r)
 		}
 		where := fmt.Sprintf("x.txt.gz: at byte %d: ", tt.offset)
-		if err == nil || !strings.HasPrefix(err.Error(), where) || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%.60q: error %v, want %s%s", tt.events, err, where, tt.want)
-		}
+		testenv.Fails(t, tt.events, err, where)
+		testenv.Fails(t, tt.events, err, tt.want)
 	}
 }
 
@@ -102,10 +99,9 @@ func TestBadMetadata(t *testing.T) {
 		`{"enabled_metrics":"wt"}`:          "not the metadata",
 		strings.Repeat(" ", maxMetadata+1):  "longer than 1 MiB",
 	} {
-		_, err := readMetadata(strings.NewReader(in), "x.json")
-		if err == nil || !strings.HasPrefix(err.Error(), "x.json: at byte ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40q: error %v, want %q", in, err, want)
-		}
+		err := testenv.Err(readMetadata(strings.NewReader(in), "x.json"))
+		testenv.Fails(t, in, err, "x.json: at byte ")
+		testenv.Fails(t, in, err, want)
 	}
 }
 
@@ -113,15 +109,8 @@ func TestEveryMetricIsRead(t *testing.T) {
 	metrics := append(slices.Clone(knownMetrics), "mu", "pmu")
 	line := strings.Repeat(" 0", len(metrics)) + "\n"
 	r := testenv.Must(readerOf(t, "[events]\n0 1"+line+"0 0"+strings.ReplaceAll(line, "0", "7")+"[functions]\nf\n", metrics...))
-	flat := flat(t, r)
-	if len(flat) != 1 || len(flat[0].Inc) != 24 {
-		t.Fatalf("%+v", flat)
-	}
-	for i, v := range flat[0].Inc {
-		if v != 7 || flat[0].Exc[i] != 7 {
-			t.Errorf("%s: inc %v exc %v", metrics[i], v, flat[0].Exc[i])
-		}
-	}
+	sevens := slices.Repeat([]float64{7}, 24)
+	testenv.NoDiff(t, "", cmp.Diff([]FunctionTotals{{Function: Function{Name: "f"}, Called: 1, Inc: sevens, Exc: sevens}}, flat(t, r)))
 }
 
 // The example of the format's other description, whose times have decimals.
@@ -142,9 +131,7 @@ PDO::__construct
 		got = append(got, slices.Clone(e.Values))
 	}
 	want := [][]float64{{0, 0, 1024}, {50.1234, 45.2341, 2048}, {125.4567, 120.3456, 0.5}, {200.789, 195.6789, -1592}}
-	if !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, got))
 }
 
 func TestMetadataCountsAreChecked(t *testing.T) {
@@ -164,9 +151,7 @@ func TestMetadataCountsAreChecked(t *testing.T) {
 
 func TestOpenSaysWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Open(filepath.Join(dir, "k")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error is %v", err)
-	}
+	testenv.Fails(t, "", testenv.Err(Open(filepath.Join(dir, "k"))), "no such file")
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "k.json"), []byte(`{"enabled_metrics":["wt"]}`), 0o600))
 	testenv.Fails(t, "", testenv.Err(Open(filepath.Join(dir, "k.json"))), "no events beside it")
 }
@@ -174,37 +159,9 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 func TestEventsCanBeReadOnce(t *testing.T) {
 	r := testenv.Must(Open(goldens(t)[0]))
 	defer r.Close()
-	if r.Functions() != nil {
-		t.Error("there are functions before the events")
-	}
+	testenv.Same(t, "functions before the events", len(r.Functions()), 0)
 	testenv.OK(t, drain(r))
 	testenv.Fails(t, "", drain(r), "once")
-}
-
-// calls is a report of n calls of two functions inside a third, as a stream.
-type calls struct {
-	n, i int
-	buf  []byte
-}
-
-func (c *calls) Read(p []byte) (int, error) {
-	for len(c.buf) < len(p) && c.i <= c.n+1 {
-		switch {
-		case c.i == 0:
-			c.buf = append(c.buf, "[events]\n2 1 0\n"...)
-		case c.i <= c.n:
-			c.buf = append(c.buf, "0 1 0\n1 1 0\n1 0 0\n0 0 0\n"...)
-		default:
-			c.buf = append(c.buf, "2 0 0\n[functions]\na\nb\nc\n"...)
-		}
-		c.i++
-	}
-	if len(c.buf) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, c.buf)
-	c.buf = c.buf[:copy(c.buf, c.buf[n:])]
-	return n, nil
 }
 
 // A file of some kilobytes may unpack to any size; it takes no memory.
@@ -215,15 +172,13 @@ func TestBombIsStreamed(t *testing.T) {
 		t.Helper()
 		var file bytes.Buffer
 		z := pack(&file)
-		testenv.Must(io.Copy(z, &calls{n: n}))
+		testenv.Must(io.WriteString(z, "[events]\n2 1 0\n"+strings.Repeat("0 1 0\n1 1 0\n1 0 0\n0 0 0\n", n)+"2 0 0\n[functions]\na\nb\nc\n"))
 		testenv.OK(t, z.Close())
 		return testenv.Allocated(func() {
 			r := testenv.Must(newReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb"))
 			defer r.Close()
 			flat := flat(t, r)
-			if len(flat) != 3 || flat[1].Called != int64(n) {
-				t.Errorf("%+v", flat)
-			}
+			testenv.Same(t, "functions, calls", fmt.Sprint(len(flat), flat[1].Called), fmt.Sprint(3, n))
 		})
 	}
 	for name, pack := range map[string]func(io.Writer) io.WriteCloser{
@@ -234,9 +189,7 @@ func TestBombIsStreamed(t *testing.T) {
 	} {
 		// Both are larger than any window or buffer, by 3.4 MB.
 		small, big := unpacked(60_000, pack), unpacked(200_000, pack)
-		if big > small+512<<10 {
-			t.Errorf("%s: %d bytes allocated, %d for a smaller file", name, big, small)
-		}
+		testenv.Within(t, name+": bytes allocated", big, 0, small+512<<10)
 	}
 }
 
@@ -252,9 +205,8 @@ func TestDeepRecursionIsAddedUp(t *testing.T) {
 	r := testenv.Must(readerOf(t, "[events]\n"+in+out+"[functions]\nf\n", "wt"))
 	p, totals, err := r.Profile()
 	testenv.OK(t, err)
-	if wall, _ := p.Total(); wall != 7 || len(p.Records) != depth || totals[0].Called != depth || totals[0].Inc[0] != 7 {
-		t.Errorf("%v in %d records, %+v", wall, len(p.Records), totals[0])
-	}
+	wall, _ := p.Total()
+	testenv.Same(t, "time, records, calls", fmt.Sprint(int(wall), len(p.Records), totals[0].Called, totals[0].Inc[0]), fmt.Sprint(7, depth, depth, 7))
 	for i, rec := range p.Records {
 		if len(rec.Stack) != i+1 {
 			t.Fatalf("record %d has a stack of %d", i, len(rec.Stack))
@@ -263,9 +215,8 @@ func TestDeepRecursionIsAddedUp(t *testing.T) {
 
 	// A comb has as many different stacks, which share nothing.
 	r = testenv.Must(readerOf(t, "[events]\n"+strings.Repeat("0 1 0\n1 1 0\n1 0 0\n", depth)+out+"[functions]\nf\ng\n", "wt"))
-	if _, _, err := r.Profile(); err == nil || !strings.Contains(err.Error(), "nested too deeply") {
-		t.Errorf("error is %v", err)
-	}
+	_, _, err = r.Profile()
+	testenv.Fails(t, "a comb", err, "nested too deeply")
 }
 
 func FuzzRead(f *testing.F) {
@@ -285,7 +236,8 @@ func FuzzRead(f *testing.F) {
 		var r *Reader
 		var p *profile.Profile
 		var flat []FunctionTotals
-		grown := testenv.Allocated(func() {
+		// zstd may ask for a window of 8 MiB whatever the size of the file.
+		testenv.Bounded(t, 64<<20+5000*(len(meta)+len(events)), func() {
 			m, err := readMetadata(bytes.NewReader(meta), "fuzz.json")
 			if err != nil {
 				return
@@ -294,10 +246,6 @@ func FuzzRead(f *testing.F) {
 				p, flat, _ = r.Profile()
 			}
 		})
-		// zstd may ask for a window of 8 MiB whatever the size of the file.
-		if limit := uint64(64<<20 + 5000*(len(meta)+len(events))); grown > limit {
-			t.Errorf("%d bytes allocated for inputs of %d and %d", grown, len(meta), len(events))
-		}
 		if r == nil {
 			return
 		}
@@ -312,9 +260,7 @@ func FuzzRead(f *testing.F) {
 		for _, f := range flat {
 			called += f.Called
 		}
-		if p.Samples != called {
-			t.Errorf("%d calls added up, want %d", p.Samples, called)
-		}
+		testenv.Same(t, "calls added up", p.Samples, called)
 		if called != r.exits || len(flat) > len(r.Functions()) {
 			t.Errorf("%d calls of %d functions, want %d of at most %d", called, len(flat), r.exits, len(r.Functions()))
 		}

@@ -87,15 +87,11 @@ func TestRunsAndWeights(t *testing.T) {
   1 samples 0s, 0s on CPU: main
   1 samples 1ms, 1ms on CPU: main work
 `, got.String()))
-	if tl.Wall != 15500*time.Microsecond {
-		t.Errorf("%v in all", tl.Wall)
-	}
+	testenv.Same(t, "in all", tl.Wall, 15500*time.Microsecond)
 	if tl.Interval != ms || !tl.Start.Equal(time.UnixMicro(start-500)) { // the first weight begins there
 		t.Errorf("interval %v, start %v", tl.Interval, tl.Start)
 	}
-	if len(tl.Nodes) != 1+4 {
-		t.Errorf("%d nodes for main, [select], work, spin", len(tl.Nodes)-1)
-	}
+	testenv.Same(t, "nodes of main, [select], work, spin, and the root", len(tl.Nodes), 1+4)
 }
 
 // Whatever the file, its samples are in the runs of their goroutines, in order, with their weights.
@@ -174,16 +170,12 @@ func compare(t *testing.T, r *reader.Reader) {
 			t.Fatalf("%d samples of goroutine %d are in no run", len(steps), g.ID)
 		}
 	}
-	if tl.Wall != sum || notSeen != 0 {
-		t.Fatalf("%v in all, the runs %v; %v not seen is in no run", tl.Wall, sum, notSeen)
-	}
+	testenv.Same(t, "the time of the runs, and what is not seen and in no run", [2]time.Duration{tl.Wall, notSeen}, [2]time.Duration{sum, 0})
 }
 
 func TestTimesThatOverflow(t *testing.T) {
 	_, err := timelineOf(file(t, []in{{1, 0, 0, true, "a"}, {1, 0, 1 << 52, true, "a"}, {2, 0, 0, true, "a"}, {2, 0, 1 << 52, true, "a"}, {3, 0, 0, true, "a"}, {3, 0, 1 << 52, true, "a"}}))
-	if err == nil || !strings.Contains(err.Error(), "add up to more than") {
-		t.Errorf("error is %v", err)
-	}
+	testenv.Fails(t, "", err, "add up to more than")
 }
 
 // The wall clock of a file is its header's or, better, its session's.
@@ -194,9 +186,7 @@ func TestStart(t *testing.T) {
 	testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: began}))
 	r := testenv.Finish(t, &f, w, reader.New)
 	tl := testenv.Must(timelineOf(r))
-	if !tl.Start.Equal(began) || tl.Metadata.Session.Program != "app" {
-		t.Errorf("start is %v of %v", tl.Start, tl.Metadata.Session)
-	}
+	testenv.Same(t, "start and program", fmt.Sprint(tl.Start.UTC(), tl.Metadata.Session.Program), fmt.Sprint(began, "app"))
 }
 
 // timelineOf reads all samples of a file or another stream, and the goroutines' time that has no

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -86,7 +84,6 @@ var example = []life{
 
 // pair writes a timeline and returns where.
 func pair(t testing.TB, tl *Timeline, o Options) (dir string, keys []string) {
-	t.Helper()
 	dir = t.TempDir()
 	return dir, testenv.Must(Write(dir, tl, o))
 }
@@ -118,28 +115,19 @@ goroutine 18
 main.worker
 [select]
 `
-	if got != want {
-		t.Errorf("wrote\n%s\nwant\n%s", got, want)
-	}
+	testenv.Same(t, "wrote", got, want)
 }
 
 func TestWriteMicroseconds(t *testing.T) {
 	dir, keys := pair(t, newTimeline(life{1, []run{{"a", 1234567, 1000060}}}), Options{Microseconds: true})
 	got := string(gunzip(t, filepath.Join(dir, keys[0]+".txt.gz")))
-	for _, line := range []string{"0 1 0.0000 0.0000 0.0000\n", "1 0 1234.5670 1000.0600 234.5070\n"} {
-		if !strings.Contains(got, line) {
-			t.Errorf("%q is not in %q", line, got)
-		}
-	}
+	testenv.Has(t, "events", got, "0 1 0.0000 0.0000 0.0000\n", "1 0 1234.5670 1000.0600 234.5070\n")
 }
 
 func TestWritePerGoroutine(t *testing.T) {
 	tl := newTimeline(life{1, []run{{"a b c", ms, ms}}}, life{18, []run{{"d", ms, 0}, {"c b", 7 * ms, 0}}})
 	tl.Goroutines[1].Start = 2 * time.Second
 	dir, keys := pair(t, tl, Options{PerGoroutine: true})
-	if len(keys) != 2 {
-		t.Fatalf("%d reports for 2 goroutines", len(keys))
-	}
 	var starts []int64
 	for i, want := range []string{"goroutine 1 1, a 1, b 1, c 1", "goroutine 18 8, d 1, c 7, b 7"} {
 		r := testenv.Must(Open(filepath.Join(dir, keys[i])))
@@ -148,15 +136,11 @@ func TestWritePerGoroutine(t *testing.T) {
 		for _, f := range flat {
 			got = append(got, fmt.Sprint(f.Name, " ", f.Inc[0]/1e6))
 		}
-		if strings.Join(got, ", ") != want {
-			t.Errorf("functions and their milliseconds are %q, want %q", got, want)
-		}
+		testenv.Same(t, "functions and their milliseconds", strings.Join(got, ", "), want)
 		starts = append(starts, r.Metadata().ExecTS)
 		r.Close()
 	}
-	if starts[1]-starts[0] != 2 {
-		t.Errorf("reports start at %v, want 2 s apart", starts)
-	}
+	testenv.Same(t, "seconds between the starts", starts[1]-starts[0], 2)
 }
 
 // The musts of reports that SPX's pages show right, on one that has everything.
@@ -175,9 +159,7 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 	z := testenv.Must(gzip.NewReader(in))
 	z.Multistream(false)
 	text := testenv.Must(io.ReadAll(z))
-	if in.Len() > 0 {
-		t.Errorf("%d bytes follow the first gzip member", in.Len())
-	}
+	testenv.Same(t, "bytes after the first gzip member", in.Len(), 0)
 	if odd := regexp.MustCompile(`[^ -~\n]|[^\n]\z`).Find(text); odd != nil {
 		t.Errorf("%q is not ASCII, or the last line is not ended", odd)
 	}
@@ -216,15 +198,11 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 	r := testenv.Must(Open(filepath.Join(dir, keys[0])))
 	defer r.Close()
 	flat(t, r)
-	var names []string
+	names := "\n"
 	for _, f := range r.Functions() {
-		names = append(names, f.Name)
+		names += f.Name + "\n"
 	}
-	for _, name := range []string{"constructor", "__proto__", "[functions]", "[events]", "ünï x<T>&\"'", "goroutine 19"} {
-		if !slices.Contains(names, name) {
-			t.Errorf("%q is not among %q", name, names)
-		}
-	}
+	testenv.Has(t, "names", names, "\ngoroutine 19\nconstructor\n__proto__\n[functions]\n[events]\nünï x<T>&\"'\n")
 }
 
 func TestManyGoroutinesShareRoots(t *testing.T) {
@@ -245,9 +223,7 @@ func TestManyGoroutinesShareRoots(t *testing.T) {
 		"goroutines of main.worker0": 151, "goroutines of main.worker1": 150, "goroutines without a stack": 1,
 		"main.worker0": 151, "main.worker1": 150, "x": 301,
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, got))
 }
 
 func TestFunctionsOfOneNameStayApart(t *testing.T) {
@@ -258,17 +234,13 @@ func TestFunctionsOfOneNameStayApart(t *testing.T) {
 	tl.Metadata = nil
 	dir, keys := pair(t, tl, Options{})
 	text := string(gunzip(t, filepath.Join(dir, keys[0]+".txt.gz")))
-	if !strings.HasSuffix(text, "[functions]\nthread 1\nrun\nrun (b.py)\n") {
-		t.Errorf("wrote %s", text)
-	}
+	testenv.Has(t, "report", text, "[functions]\nthread 1\nrun\nrun (b.py)\n")
 }
 
 func TestWriteRefusesNothing(t *testing.T) {
 	dir := t.TempDir()
 	testenv.Fails(t, "", testenv.Err(Write(dir, newTimeline(), Options{})), "no samples")
-	if files, _ := os.ReadDir(dir); len(files) > 0 {
-		t.Errorf("left behind: %v", files)
-	}
+	testenv.Empty(t, dir)
 }
 
 func TestFailedReportLeavesNothing(t *testing.T) {
@@ -277,14 +249,8 @@ func TestFailedReportLeavesNothing(t *testing.T) {
 	w.enter("a")
 	w.leave(0)
 	w.file.Close()
-	if err := w.close(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("error is %v", err)
-	}
-	if files, _ := os.ReadDir(dir); len(files) > 0 {
-		t.Errorf("left behind: %v", files)
-	}
+	testenv.Fails(t, "", w.close(), os.ErrClosed.Error())
+	testenv.Empty(t, dir)
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "k.txt.gz"), nil, 0o600))
-	if _, err := create(dir, Metadata{Key: "k"}); !errors.Is(err, os.ErrExist) {
-		t.Errorf("a report is overwritten: %v", err)
-	}
+	testenv.Fails(t, "a report that is there", testenv.Err(create(dir, Metadata{Key: "k"})), "file exists")
 }

@@ -1,6 +1,7 @@
 package tach
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -48,9 +50,7 @@ func evened(t *testing.T, samples [][3]uint64) (count [100][3]int, interval uint
 	}
 	for id, weight := range weights {
 		n := count[id][0] + count[id][1] + count[id][2]
-		if got := uint64(n) * interval; got+interval < weight || got > weight+interval {
-			t.Errorf("thread %d: %d even samples of %d µs, its weights are %d µs", id, n, interval, weight)
-		}
+		testenv.Within(t, fmt.Sprint("µs of even samples of thread ", id), uint64(n)*interval+interval, weight, weight+2*interval)
 	}
 	return count, interval
 }
@@ -71,26 +71,16 @@ func TestEven(t *testing.T) {
 	}
 	samples = append(samples, [3]uint64{2, now, 2}) // seen once: one interval
 	count, interval := evened(t, samples)
-	if interval != 1000 {
-		t.Errorf("interval %d", interval)
-	}
-	if n := count[1][0]; n < 3900 || n > 4200 {
-		t.Errorf("%d samples of 4 s running", n)
-	}
-	if n := count[1][1]; n < 5900 || n > 6200 {
-		t.Errorf("%d samples of 6 s waiting", n)
-	}
-	if n := count[2][2]; n != 1 {
-		t.Errorf("%d samples of a goroutine seen once", n)
-	}
+	testenv.Same(t, "interval", interval, 1000)
+	testenv.Within(t, "samples of 4 s running", count[1][0], 3900, 4200)
+	testenv.Within(t, "samples of 6 s waiting", count[1][1], 5900, 6200)
+	testenv.Same(t, "samples of a goroutine seen once", count[2][2], 1)
 }
 
 // A clock that goes back gives no weight, and no two samples at one time.
 func TestEvenBack(t *testing.T) {
 	count, _ := evened(t, [][3]uint64{{1, 1000, 0}, {1, 5000, 0}, {1, 3000, 0}, {1, 9000, 0}})
-	if n := count[1][0]; n != 1+4+6 {
-		t.Errorf("%d samples of 11 ms", n)
-	}
+	testenv.Same(t, "samples of 11 ms", count[1][0], 1+4+6)
 }
 
 // However long goroutines waited, the number of samples is bounded.
@@ -105,7 +95,50 @@ func TestEvenBound(t *testing.T) {
 	for _, c := range count {
 		n += c[0]
 	}
-	if n > mostEvenSamples || n < mostEvenSamples/2 || interval <= 1000 {
-		t.Errorf("%d samples at %d µs", n, interval)
+	testenv.Within(t, "samples", n, mostEvenSamples/2, mostEvenSamples)
+	testenv.Within(t, "µs", interval, 1001, 1_000_000)
+}
+
+// In CPython's layout numbers of objects become line 0, and stacks that differ in them alone become equal. In the document's layout they stay.
+func TestWithoutObjects(t *testing.T) {
+	caller := tachyon.Frame{File: "a.go", Func: "main.work", Line: 7}
+	stacks := []struct{ was, is tachyon.Frame }{
+		{tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 17}, tachyon.Frame{Func: "[sync.Mutex.Lock]"}},
+		{tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 18}, tachyon.Frame{Func: "[sync.Mutex.Lock]"}},
+		{tachyon.Frame{Func: "[sync.Mutex.Lock]"}, tachyon.Frame{Func: "[sync.Mutex.Lock]"}},
+		{tachyon.Frame{Func: "[select]", Line: 3}, tachyon.Frame{Func: "[select]"}},
+		{tachyon.Frame{Func: "odd", Line: 4}, tachyon.Frame{Func: "odd", Line: 4}},                                 // not a wait
+		{tachyon.Frame{File: "x.py", Func: "[odd]", Line: 5}, tachyon.Frame{File: "x.py", Func: "[odd]", Line: 5}}, // not a wait
+	}
+	var was, is []tachyon.Frame
+	for _, s := range stacks {
+		was, is = append(was, s.was), append(is, s.is)
+	}
+	in := testenv.Must(InMemory(func(create Create) error {
+		w := testenv.Must(create(1, 1))
+		for i, f := range was {
+			testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: 1, Time: uint64(i + 1)}, []tachyon.Frame{f, caller}))
+		}
+		return nil
+	}))
+	for layout, want := range map[tachyon.Layout][]tachyon.Frame{tachyon.CPython315: is, tachyon.Document: was} {
+		f := testenv.Must(os.Create(filepath.Join(t.TempDir(), "x")))
+		defer f.Close()
+		src := testenv.Must(stream.New([]stream.File{{Stream: in}}, stream.Options{Markers: true, Objects: true}))
+		testenv.OK(t, Write(f, src, Options{Layout: layout}))
+		r := testenv.Must(reader.Open(f.Name()))
+		defer r.Close()
+		var got []tachyon.Frame
+		ids := map[tachyon.Frame]uint32{}
+		for s, err := range r.Samples() {
+			testenv.OK(t, err)
+			top := r.Frames()[s.Stack[0]]
+			if id, again := ids[top]; again && id != s.Stack[0] || r.Frames()[s.Stack[1]] != caller {
+				t.Errorf("%v: stack %v of %v", layout, s.Stack, top)
+			}
+			ids[top] = s.Stack[0]
+			got = append(got, top)
+		}
+		testenv.NoDiff(t, layout.String(), cmp.Diff(want, got))
 	}
 }
