@@ -122,7 +122,7 @@ func SamplesOf(t testing.TB, o stream.Options, list ...*reader.Reader) *analyze.
 		files = append(files, stream.File{Stream: f})
 	}
 	o.Creators = true
-	src := Must(stream.New(files, o))(t)
+	src := testenv.Must(stream.New(files, o))
 	return analyze.NewSamples("x", src)
 }
 
@@ -136,17 +136,6 @@ func (r *Recording) Finish(session tachyon.Session) *reader.Reader {
 		r.T.Fatal(err)
 	}
 	return testenv.Finish(r.T, &r.file, r.W, reader.New)
-}
-
-// Must returns what there is if there is no error.
-func Must[T any](x T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x
-	}
 }
 
 // Labelled returns the samples with labels.

@@ -19,6 +19,7 @@ import (
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // A Session is a recording of a program in testdata/record, and what the program says of itself. See testdata/README.md.
@@ -49,7 +50,7 @@ func OpenSession(t testing.TB, dir, name string) *Session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.File.Close() })
-	f := Must(os.Open(s.Path + ".log.gz"))(t)
+	f := testenv.Must(os.Open(s.Path + ".log.gz"))
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err == nil {
@@ -84,7 +85,7 @@ var manyDigits = regexp.MustCompile(`(\.\d{4})\d+`)
 
 func PrintFinding(t *testing.T, out io.Writer, kind string, finding any) {
 	t.Helper()
-	b := Must(json.Marshal(finding))(t)
+	b := testenv.Must(json.Marshal(finding))
 	fmt.Fprintf(out, "%s %s\n", kind, bytes.ReplaceAll(manyDigits.ReplaceAll(b, []byte("$1")), []byte(programs), nil))
 }
 

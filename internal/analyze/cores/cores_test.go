@@ -2,7 +2,6 @@ package cores
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -53,9 +52,7 @@ func want(t *testing.T, got, want map[string]float64) {
 		}
 	}
 	for name, x := range want {
-		if math.Abs(got[name]-x) > 0.001*x {
-			t.Errorf("%s has %v ms, want %v", name, got[name], x)
-		}
+		testenv.Within(t, name, got[name], 0.999*x, 1.001*x)
 	}
 }
 

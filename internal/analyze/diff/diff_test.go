@@ -2,9 +2,9 @@ package diff
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
@@ -14,8 +14,7 @@ import (
 )
 
 func diff(t *testing.T, a, b *analyze.Samples, o Options) *Diff {
-	t.Helper()
-	return analyzetest.Must(Find([]*analyze.Samples{a}, []*analyze.Samples{b}, o))(t)
+	return testenv.Must(Find([]*analyze.Samples{a}, []*analyze.Samples{b}, o))
 }
 
 // parts returns the rows without those of the whole.
@@ -98,9 +97,7 @@ func TestJudgeFamily(t *testing.T) {
 				t.Errorf("%v: %+v", c, *r)
 			}
 		}
-		if got != c.want {
-			t.Errorf("%v: %s", c, got)
-		}
+		testenv.Same(t, fmt.Sprint(c.p, c.size), got, c.want)
 	}
 }
 
@@ -121,9 +118,7 @@ func TestDiffBetween(t *testing.T) {
 	first, second := part("", "10s"), part("10s", "")
 	d := diff(t, first, second, Options{})
 	rows := parts(d)
-	if len(rows) != 2 || d.Length != [2]time.Duration{10 * time.Second, 10 * time.Second} {
-		t.Fatalf("%+v", d)
-	}
+	testenv.Same(t, "rows and lengths", fmt.Sprint(len(rows), d.Length), "2 [10s 10s]")
 	for _, r := range rows {
 		if want := map[string]float64{"main.before": -1, "main.after": 1}[r.Name]; math.Abs(r.Delta-want) > 0.11 || !r.Significant {
 			t.Errorf("%+v, want %v", r, want)
@@ -144,9 +139,7 @@ func TestClosures(t *testing.T) {
 	} {
 		names := closures{}
 		for _, name := range []string{c.go126, c.go127} {
-			if got := names.name(&tachyon.Frame{File: c.file, Func: name}); got != c.want {
-				t.Errorf("%s is %s, want %s", name, got, c.want)
-			}
+			testenv.Same(t, name, names.name(&tachyon.Frame{File: c.file, Func: name}), c.want)
 		}
 	}
 }
@@ -160,12 +153,8 @@ func TestDiffVersions(t *testing.T) {
 		}
 		return analyzetest.SamplesOf(t, stream.Options{}, r.Finish(tachyon.Session{GoVersion: version, Markers: true}))
 	}
-	if d := diff(t, record("go1.26.8", "main.f.func8"), record("go1.27.0", "main.f.func6"), Options{}); len(parts(d)) != 1 {
-		t.Errorf("%+v", d.Rows)
-	}
-	if d := diff(t, record("go1.26.8", "main.f.func8"), record("go1.26.1", "main.f.func6"), Options{}); len(parts(d)) != 2 {
-		t.Errorf("%+v", d.Rows)
-	}
+	testenv.Same(t, "rows of two versions", len(parts(diff(t, record("go1.26.8", "main.f.func8"), record("go1.27.0", "main.f.func6"), Options{}))), 1)
+	testenv.Same(t, "rows of one version", len(parts(diff(t, record("go1.26.8", "main.f.func8"), record("go1.26.1", "main.f.func6"), Options{}))), 2)
 }
 
 // Values are those of printed tables of Student's distribution.
@@ -173,12 +162,8 @@ func TestStudent(t *testing.T) {
 	for _, c := range []struct{ p, freedom, t float64 }{
 		{0.05, 1, 12.706}, {0.05, 5, 2.5706}, {0.01, 10, 3.1693}, {0.001, 30, 3.6460}, {0.05, 1000, 1.9623}, {0.5, 4, 0.7407}, {0.001, 60, 3.4602},
 	} {
-		if got := studentQuantile(c.p, c.freedom); math.Abs(got/c.t-1) > 2e-4 {
-			t.Errorf("%v at %v degrees of freedom is %v, want %v", c.p, c.freedom, got, c.t)
-		}
-		if got := studentTail(c.t, c.freedom); math.Abs(got/c.p-1) > 2e-3 {
-			t.Errorf("%v at %v degrees of freedom is %v, want %v", c.t, c.freedom, got, c.p)
-		}
+		testenv.Within(t, fmt.Sprintf("%v at %v degrees of freedom", c.p, c.freedom), studentQuantile(c.p, c.freedom), c.t*(1-2e-4), c.t*(1+2e-4))
+		testenv.Within(t, fmt.Sprintf("%v at %v degrees of freedom", c.t, c.freedom), studentTail(c.t, c.freedom), c.p*(1-2e-3), c.p*(1+2e-3))
 	}
 }
 
@@ -188,9 +173,7 @@ func TestCompare(t *testing.T) {
 	if math.Abs(e.delta-2.55) > 1e-9 || math.Abs(e.error-1.28744) > 1e-4 || math.Abs(e.freedom-13.8738) > 1e-3 {
 		t.Errorf("%+v", e)
 	}
-	if p := e.chance(0); math.Abs(p-0.0678) > 0.0005 {
-		t.Errorf("p is %v", p)
-	}
+	testenv.Within(t, "p", e.chance(0), 0.0673, 0.0683)
 	// Values that hardly change from one to the next say little, however many they are. If they grow all the time, what
 	// is by chance is how much.
 	var slow, fast, grows []float64
@@ -207,9 +190,8 @@ func TestCompare(t *testing.T) {
 	if c, _ := compare(grows, grows); !c.grows || c.error > 1 {
 		t.Errorf("of values that grow: %+v", c)
 	}
-	if _, ok := compare(slow[:4], fast); ok {
-		t.Error("four values are compared")
-	}
+	_, ok := compare(slow[:4], fast)
+	testenv.Same(t, "four values are compared", ok, false)
 }
 
 // What a program does more than in the run before is found: 2 % of a core, and 5 ms in each job. Two runs of one program
@@ -222,9 +204,7 @@ func TestDiffOfSessions(t *testing.T) {
 	before, _ := open("before")
 	again, _ := open("again")
 	after, s := open("after")
-	if names := significant(diff(t, before, again, Options{})); len(names) > 0 {
-		t.Errorf("two runs of one program differ: %q", names)
-	}
+	testenv.Same(t, "two runs of one program", fmt.Sprint(significant(diff(t, before, again, Options{}))), "[]")
 	for _, r := range diff(t, after, before, Options{Per: "share", By: "total"}).Rows {
 		if r.Name == "main.plantedRetry" && (!r.Significant || r.B != 0 || math.Abs(r.A*6/1.5-1) > 0.1) {
 			t.Errorf("the other way round, by share of 6 goroutines: %+v", r)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 )
 
@@ -19,7 +20,7 @@ func TestMeasureDiff(t *testing.T) {
 		before, after := last.Samples(t), record("after")
 		off := 100.0
 		for _, r := range diff(t, before, after.Samples(t), Options{}).Rows {
-			if want := float64(after.Truth.Waited) / float64(analyzetest.Must(after.Samples(t).Length())(t)); r.Name == "[sleep] main.plantedRetry" {
+			if want := float64(after.Truth.Waited) / float64(testenv.Must(after.Samples(t).Length())); r.Name == "[sleep] main.plantedRetry" {
 				off = 100 * math.Abs(r.Delta/want-1)
 			}
 		}

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,9 +26,7 @@ func load(t testing.TB, seed, pause, wait uint64) (s *analyze.Samples, requests 
 		spend := func(mean uint64, status tachyon.Status, frames ...tachyon.Frame) {
 			frames = append(frames, analyzetest.Place("net/http.conn.serve", 7))
 			end := min(length, at+mean/4+uint64(rng.ExpFloat64()*float64(mean*3/4)))
-			for tick := at - at%1000 + 1000; tick <= end; tick += 1000 {
-				r.Add(g, tick, status, frames...)
-			}
+			r.Every(1000, at-at%1000+1000, end, g, status, frames...)
 			at = end
 		}
 		serve := analyzetest.Place("net/http.serverHandler.ServeHTTP", 9)
@@ -52,23 +51,14 @@ func load(t testing.TB, seed, pause, wait uint64) (s *analyze.Samples, requests 
 func TestDiffPerRequest(t *testing.T) {
 	a, n := load(t, 1, 30_000, 0)
 	b, m := load(t, 2, 15_000, 0)
-	if names := significant(diff(t, a, b, Options{})); !slices.Contains(names, "[select] main.query") || !slices.Contains(names, "main.render") {
-		t.Errorf("by the clock on the wall, %q are significant", names)
-	}
+	testenv.Has(t, "what is significant by the clock on the wall", fmt.Sprint(significant(diff(t, a, b, Options{}))), "[select] main.query", "main.render")
 	d := diff(t, a, b, Options{Per: "request"})
-	t.Logf("%d and %d requests: %+v", n, m, d)
 	for side, want := range []int{n, m} {
-		if got := d.Requests[side]; math.Abs(float64(got-want)) > 0.03*float64(want) {
-			t.Errorf("%d requests, want %d", got, want)
-		}
-		if off := (d.Request[side] - 10*time.Millisecond).Abs(); off > time.Millisecond {
-			t.Errorf("a request takes %v", d.Request[side])
-		}
+		testenv.Within(t, "requests", float64(d.Requests[side]), 0.97*float64(want), 1.03*float64(want))
+		testenv.Within(t, "the time of a request", d.Request[side], 9*time.Millisecond, 11*time.Millisecond)
 	}
 	for _, r := range parts(d) {
-		if r.Significant != (r.Name == "[IO wait] net/http.readRequest") {
-			t.Errorf("%+v", r)
-		}
+		testenv.Same(t, r.Name, r.Significant, r.Name == "[IO wait] net/http.readRequest")
 		if want := map[string]float64{"[select] main.query": 6e6, "main.render": 4e6}[r.Name]; want > 0 && (math.Abs(r.A-want) > 0.1*want || math.Abs(r.B-want) > 0.1*want) {
 			t.Errorf("%+v, want %v", r, want)
 		}
@@ -79,9 +69,7 @@ func TestDiffPerRequest(t *testing.T) {
 	if i < 0 || !d.Rows[i].Significant || d.Rows[i].Low > 1e6 || d.Rows[i].High < 0.95e6 || d.Rows[i].A != 0 {
 		t.Errorf("1 ms more for each request: %+v", d.Rows)
 	}
-	if _, err := Find([]*analyze.Samples{a}, []*analyze.Samples{analyzetest.Record(t).Close()}, Options{Per: "request"}); err == nil {
-		t.Error("a profile without requests is compared")
-	}
+	testenv.Fails(t, "without requests", testenv.Err(Find([]*analyze.Samples{a}, []*analyze.Samples{analyzetest.Record(t).Close()}, Options{Per: "request"})), "no samples")
 }
 
 // Two runs of the same program do not differ, by whatever they are compared.
@@ -92,17 +80,12 @@ func TestDiffAA(t *testing.T) {
 	for _, by := range Bys {
 		options = append(options, Options{By: by})
 	}
-	wrong := map[Options]int{}
 	for i := range uint64(testenv.Times(3, 6)) {
 		a, _ := load(t, 1100+2*i, 20_000, 500)
 		b, _ := load(t, 1101+2*i, 20_000, 500)
 		for _, o := range options {
 			d := diff(t, a, b, o)
-			if names := significant(d); len(names) > 0 {
-				if wrong[o]++; wrong[o] > 0 {
-					t.Errorf("%+v: differences in %d repetitions: %q", o, wrong[o], names)
-				}
-			}
+			testenv.Same(t, fmt.Sprintf("differences by %+v", o), fmt.Sprint(significant(d)), "[]")
 			if o.Per == "" && min(d.Windows[0], d.Windows[1]) < minWindows {
 				t.Fatalf("%d windows", d.Windows)
 			}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
@@ -138,11 +137,8 @@ func TestDiffSimulated(t *testing.T) {
 			}
 			if first == c.name && (c.name != "" || different == 0) {
 				right++
-			} else if testing.Verbose() {
-				t.Log(c.what, strings.TrimSpace(first), different)
 			}
 		}
-		t.Logf("%s: %d of %d", c.what, right, times)
 		if right*all < c.least*times {
 			t.Errorf("%s: %d of %d are right", c.what, right, times)
 		}

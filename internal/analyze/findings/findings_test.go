@@ -18,29 +18,38 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// find returns what is found in a file. It reads no source text.
-func find(t testing.TB, path string) []Finding { return findWith(t, path, nil) }
+// handler is the outermost frames of a request.
+var handler = []tachyon.Frame{analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1)}
 
-func findWith(t testing.TB, path string, read func(string) *source.File) []Finding {
-	t.Helper()
-	f := must(reader.Open(path))(t)
+// find returns what is found in a file. read reads the source text; nil: there is none.
+func find(path string, read func(string) *source.File) []Finding {
+	f := testenv.Must(reader.Open(path))
 	defer f.Close()
-	o := report.Options{Series: true}
-	so := o.Stream()
-	so.Unselected = true
-	src := must(stream.New([]stream.File{{Stream: f}}, so))(t)
-	survey := must(report.NewSurvey(src, o, read))(t)
-	locks := must(survey.Locks())(t)
-	requests := must(survey.FindRequests())(t)
-	return must(Of(Input{Survey: survey, Locks: locks, Requests: requests, Files: filepath.Base(path)}))(t)
+	return foundBy(f, nil, filepath.Base(path), read)
 }
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		testenv.OK(t, err)
-		return v
+// foundBy returns what is found in the samples of a file that are selected.
+func foundBy(f *reader.Reader, selected *stream.Selection, name string, read func(string) *source.File) []Finding {
+	o := report.Options{Series: true}
+	so := o.Stream()
+	so.Unselected, so.Select = true, selected
+	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, so))
+	return testenv.Must(OfSurvey(testenv.Must(report.NewSurvey(src, o, read)), name, 1<<20))
+}
+
+// foundIn returns what is found in a recording of a session of 4 s. It reads no source text.
+func foundIn(r *analyzetest.Recording, session tachyon.Session) []Finding {
+	session.Source, session.Duration = "native", 4*time.Second
+	return foundBy(r.Finish(session), nil, "x.tach", nil)
+}
+
+// kinds are the kinds and functions of findings.
+func kinds(list []Finding) string {
+	var text []string
+	for _, x := range list {
+		text = append(text, strings.TrimSpace(x.Kind+" "+x.Function))
 	}
+	return strings.Join(text, ", ")
 }
 
 // The recorded sessions of package analyze have what is planted in them as their first finding.
@@ -56,14 +65,8 @@ func TestSessions(t *testing.T) {
 		"fan-out":      "lock main.fanOut.func3",
 		"rendezvous":   "channel main.(*planted).produce",
 	} {
-		list := find(t, "../testdata/sessions/"+name+".tach")
-		if len(list) == 0 {
-			t.Errorf("%s: nothing, want %s", name, want)
-			continue
-		}
-		if got := list[0].Kind + " " + list[0].Function; got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		list := find("../testdata/sessions/"+name+".tach", nil)
+		testenv.Same(t, name, kinds(list[:min(1, len(list))]), want)
 		for _, x := range list {
 			if !slices.Contains(Kinds, x.Kind) || x.Text == "" || !strings.HasPrefix(x.Command, "gotach ") || !strings.Contains(x.Command, name+".tach") || len(x.Evidence) > 5 {
 				t.Errorf("%s: %+v", name, x)
@@ -80,7 +83,7 @@ func TestCauses(t *testing.T) {
 	below := testenv.Must(source.Below([]string{"../../../testdata"})) // names in the recordings are those of -trimpath
 	var all strings.Builder
 	for _, c := range analyzetest.Causes(t, "../../..") {
-		list := findWith(t, "testdata/causes/"+c.Name+".tach", below.Read)
+		list := find("testdata/causes/"+c.Name+".tach", below.Read)
 		fmt.Fprintf(&all, "%s\n", c.Name)
 		for _, x := range list {
 			note := ""
@@ -103,47 +106,35 @@ func TestCauses(t *testing.T) {
 	testenv.Golden(t, "testdata/causes.findings", all.String(), *analyzetest.Update)
 }
 
-// serialOf returns what is said of goroutines that compute, one at a time, for three of four ticks. turn says whose turn a tick is.
-func serialOf(t *testing.T, goroutines uint64, turn func(tick uint64) uint64) []Finding {
-	t.Helper()
-	const length = 4 * analyzetest.OneSecond
-	r := analyzetest.Record(t)
-	serve, wait := analyzetest.Place("main.serve", 7), analyzetest.Wait("chan receive")
-	for g := uint64(1); g <= goroutines; g++ {
-		r.Goroutine(tachyon.Goroutine{ID: g, CreatedBy: "main.main"})
-	}
-	for tick := uint64(0); tick < length/10_000; tick++ {
-		for g := uint64(1); g <= goroutines; g++ {
-			if tick%4 != 0 && turn(tick)%goroutines == g-1 {
-				r.Add(g, tick*10_000, analyzetest.Running, analyzetest.Place("main.compute", 9), serve)
-			} else {
-				r.Add(g, tick*10_000, 0, wait, serve)
-			}
-		}
-	}
-	list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second})
-	return slices.DeleteFunc(list, func(x Finding) bool { return x.Kind != Serial })
-}
-
 // Eight goroutines that compute in turns are not one that computes, also if what they use adds up to less than a core.
 func TestSerial(t *testing.T) {
-	if list := serialOf(t, 8, func(uint64) uint64 { return 2 }); len(list) != 1 || list[0].Cost < 2900*time.Millisecond || list[0].Function != "main.compute" {
-		t.Errorf("one of eight goroutines computes: %+v", list)
+	const goroutines = 8 // one at a time computes for three of four ticks
+	serve, wait := analyzetest.Place("main.serve", 7), analyzetest.Wait("chan receive")
+	for name, c := range map[string]struct {
+		turn func(tick uint64) uint64 // whose turn it is
+		want string
+	}{
+		"one of eight":   {func(uint64) uint64 { return 2 }, Serial + " main.compute"},
+		"eight in turns": {func(tick uint64) uint64 { return tick / 4 % goroutines }, ""},
+	} {
+		r := analyzetest.Record(t)
+		for g := range uint64(goroutines) {
+			r.Goroutine(tachyon.Goroutine{ID: g + 1, CreatedBy: "main.main"})
+		}
+		for tick := range uint64(400) {
+			for g := range uint64(goroutines) {
+				if tick%4 != 0 && c.turn(tick) == g {
+					r.Add(g+1, tick*10_000, analyzetest.Running, analyzetest.Place("main.compute", 9), serve)
+				} else {
+					r.Add(g+1, tick*10_000, 0, wait, serve)
+				}
+			}
+		}
+		list := slices.DeleteFunc(foundIn(r, tachyon.Session{GOMAXPROCS: 4}), func(x Finding) bool { return x.Kind != Serial })
+		if testenv.Same(t, name, kinds(list), c.want); len(list) > 0 && list[0].Cost < 2900*time.Millisecond {
+			t.Errorf("%s: %+v", name, list)
+		}
 	}
-	if list := serialOf(t, 8, func(tick uint64) uint64 { return tick / 4 }); len(list) > 0 {
-		t.Errorf("eight goroutines compute in turns: %+v", list)
-	}
-}
-
-// foundIn returns what is found in a recording. It reads no source text.
-func foundIn(t *testing.T, r *analyzetest.Recording, session tachyon.Session) []Finding {
-	t.Helper()
-	o := report.Options{Series: true}
-	so := o.Stream()
-	so.Unselected = true
-	src := must(stream.New([]stream.File{{Stream: r.Finish(session)}}, so))(t)
-	survey := must(report.NewSurvey(src, o, nil))(t)
-	return must(OfSurvey(survey, "x.tach", 1<<20))(t)
 }
 
 // What goroutines do at one place says what is found, by the number of goroutines that do it all the time. They began with another function.
@@ -152,7 +143,6 @@ func TestPlaces(t *testing.T) {
 	in := func(state string, frames ...tachyon.Frame) []tachyon.Frame {
 		return slices.Concat([]tachyon.Frame{analyzetest.Wait(state)}, frames, []tachyon.Frame{ask, serve})
 	}
-	handler := []tachyon.Frame{analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1)}
 	library := func(name string) tachyon.Frame {
 		return tachyon.Frame{File: "/root/go/pkg/mod/golang.org/x/x@v1.0.0/x.go", Func: name, Line: 3}
 	}
@@ -179,7 +169,7 @@ func TestPlaces(t *testing.T) {
 		{"a daemon", 1, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "idle", nil},
 		{"a program", 3, 4_000_000, in("syscall", analyzetest.Place("os.(*Process).blockUntilWaitable", 1), analyzetest.Place("os.(*Process).wait", 1)), "exec main.ask", nil},
 		{"semaphore", 3, 4_000_000, in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), "pool main.ask", nil},
-		{"a few answers beside a semaphore", 4, 200_000, slices.Concat(in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), handler), "pool main.ask peer main.fetch",
+		{"a few answers beside a semaphore", 4, 200_000, slices.Concat(in("select", library("golang.org/x/sync/semaphore.(*Weighted).Acquire")), handler), "pool main.ask, peer main.fetch",
 			slices.Concat([]tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("main.fetch", 9)}, handler)},
 		{"connections of go-redis", 4, 200_000, slices.Concat(in("IO wait", answer, library("github.com/redis/go-redis/v9.(*baseClient).initConn")), handler), "connect main.ask",
 			slices.Concat(in("IO wait", answer), handler)},
@@ -210,13 +200,7 @@ func TestPlaces(t *testing.T) {
 			}
 			r.Add(id+1, at, status, c.beside...)
 		}
-		got := ""
-		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second}) {
-			got += " " + x.Kind + " " + x.Function
-		}
-		if got = strings.TrimSpace(got); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		testenv.Same(t, c.name, kinds(foundIn(r, tachyon.Session{GOMAXPROCS: 4})), c.want)
 	}
 }
 
@@ -232,17 +216,17 @@ func TestProcs(t *testing.T) {
 		locks uint64 // goroutines that wait for a lock meanwhile
 		want  string
 	}{
-		{"too few", 1, 2, 0, 0, 3, 0, "cpu: The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 7.98s, 67 % of the time that was not idle; 2.00 goroutines on average wait."},
-		{"a quota", 1, 2.5, 0, 0, 3, 0, "cpu: The CPU is the limit: GOMAXPROCS is 1, and the program may use 2.5 cores. Goroutines wait to run: 7.98s, 67 % of the time that was not idle; 2.00 goroutines on average wait."},
-		{"others have a part", 1, 2, 3, 0, 3, 0, "cpu: The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 9.17s, 77 % of the time that was not idle; 2.29 goroutines on average wait."},
+		{"too few", 1, 2, 0, 0, 3, 0, "cpu The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 7.98s, 67 % of the time that was not idle; 2.00 goroutines on average wait."},
+		{"a quota", 1, 2.5, 0, 0, 3, 0, "cpu The CPU is the limit: GOMAXPROCS is 1, and the program may use 2.5 cores. Goroutines wait to run: 7.98s, 67 % of the time that was not idle; 2.00 goroutines on average wait."},
+		{"others have a part", 1, 2, 3, 0, 3, 0, "cpu The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 9.17s, 77 % of the time that was not idle; 2.29 goroutines on average wait."},
 		{"others have the cores", 1, 2, 7, 0, 3, 0, "others"},
-		{"an early version's file", 1, 0, 0, 0, 3, 0, "cpu, a note"},
-		{"all that there are", 1, 1, 0, 0, 3, 0, "cpu, a note"},
-		{"half a core more", 1, 1.5, 0, 0, 3, 0, "cpu, a note"},
+		{"an early version's file", 1, 0, 0, 0, 3, 0, "cpu (a note)"},
+		{"all that there are", 1, 1, 0, 0, 3, 0, "cpu (a note)"},
+		{"half a core more", 1, 1.5, 0, 0, 3, 0, "cpu (a note)"},
 		{"hardly busy", 1, 2, 0, 6, 3, 0, ""},
-		{"hardly busy, as far as is seen", 1, 2, 0, 4, 5, 0, "cpu: The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 9.60s, 48 % of the time that was not idle; 2.40 goroutines on average wait."},
+		{"hardly busy, as far as is seen", 1, 2, 0, 4, 5, 0, "cpu The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 9.60s, 48 % of the time that was not idle; 2.40 goroutines on average wait."},
 		{"one goroutine", 1, 2, 4, 0, 1, 0, "others"},
-		{"a lock matters more", 1, 2, 0, 0, 3, 30, "lock; cpu, a note"},
+		{"a lock matters more", 1, 2, 0, 0, 3, 30, "lock, cpu (a note)"},
 	} {
 		r := analyzetest.Record(t)
 		work := []tachyon.Frame{analyzetest.Place("main.work", 7), analyzetest.Place("main.main", 3)}
@@ -263,26 +247,20 @@ func TestProcs(t *testing.T) {
 				}
 			}
 		}
-		var found []string
-		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: c.procs, CPUs: c.cpus, Duration: 4 * time.Second}) {
-			switch {
-			case x.Kind == CPU && !x.Note:
-				found = append(found, "cpu: "+x.Text)
-			case x.Kind == CPU:
-				found = append(found, "cpu, a note")
-			default:
-				found = append(found, x.Kind)
+		list := foundIn(r, tachyon.Session{GOMAXPROCS: c.procs, CPUs: c.cpus})
+		for i, x := range list {
+			list[i].Function = ""
+			if x.Kind == CPU {
+				list[i].Function = map[bool]string{false: x.Text, true: "(a note)"}[x.Note]
 			}
 		}
-		if got := strings.Join(found, "; "); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		testenv.Same(t, c.name, kinds(list), c.want)
 	}
 }
 
 // Who hands out work to goroutines that compute on all cores waits for them, and no limit is too low. If they wait too, it is.
 func TestFeeder(t *testing.T) {
-	for status, want := range map[tachyon.Status]string{analyzetest.Running: "cpu", 0: "pool"} {
+	for status, want := range map[tachyon.Status]string{analyzetest.Running: "cpu main.hash", 0: "pool main.feed"} {
 		r := analyzetest.Record(t)
 		feed := []tachyon.Frame{analyzetest.Wait("chan send"), {File: "/root/go/pkg/mod/golang.org/x/sync@v1.0.0/x.go", Func: "golang.org/x/sync/errgroup.(*Group).Go", Line: 3}, analyzetest.Place("main.feed", 9), analyzetest.Place("main.main", 9)}
 		work := []tachyon.Frame{analyzetest.Place("main.hash", 7), analyzetest.Place("main.work", 7)}
@@ -299,10 +277,7 @@ func TestFeeder(t *testing.T) {
 				r.Add(1, at, 0, feed...)
 			}
 		}
-		list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 2, Duration: 4 * time.Second})
-		if len(list) != 1 || list[0].Kind != want {
-			t.Errorf("status %d: %+v, want %s", status, list, want)
-		}
+		testenv.Same(t, status, kinds(foundIn(r, tachyon.Session{GOMAXPROCS: 2})), want)
 	}
 }
 
@@ -359,20 +334,14 @@ func TestChannels(t *testing.T) {
 				}
 			}
 		}
-		var found []string
-		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 2, Duration: 4 * time.Second}) {
-			found = append(found, x.Kind+" "+x.Function)
-		}
-		if got := strings.Join(found, ", "); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		testenv.Same(t, c.name, kinds(foundIn(r, tachyon.Session{GOMAXPROCS: 2})), c.want)
 	}
 }
 
 // A goroutine that makes the next thing before somebody wants it has no slow consumer. Where requests do not wait for it, it may go on
 // less than once a second.
 func TestAhead(t *testing.T) {
-	handler := []tachyon.Frame{analyzetest.Place("main.answer", 5), analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1)}
+	answer := append([]tachyon.Frame{analyzetest.Wait("chan receive"), analyzetest.Place("main.answer", 5)}, handler...)
 	for _, c := range []struct {
 		senders, every uint64 // µs
 		requests, want bool
@@ -396,13 +365,11 @@ func TestAhead(t *testing.T) {
 			}
 			if id := 10 + at/100_000; c.requests && at/10_000%10 > 0 {
 				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.main"})
-				r.Add(id, at, 0, append([]tachyon.Frame{analyzetest.Wait("chan receive")}, handler...)...)
+				r.Add(id, at, 0, answer...)
 			}
 		}
-		list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second})
-		if got := slices.ContainsFunc(list, func(x Finding) bool { return x.Kind == Channel }); got != c.want {
-			t.Errorf("%+v: %+v", c, list)
-		}
+		list := foundIn(r, tachyon.Session{GOMAXPROCS: 4})
+		testenv.Same(t, fmt.Sprintf("%+v", c), slices.ContainsFunc(list, func(x Finding) bool { return x.Kind == Channel }), c.want)
 	}
 }
 
@@ -424,7 +391,7 @@ func TestReader(t *testing.T) {
 			}
 		}
 		got := ""
-		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 8, Duration: 4 * time.Second}) {
+		for _, x := range foundIn(r, tachyon.Session{GOMAXPROCS: 8}) {
 			got += x.Text
 		}
 		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
@@ -435,10 +402,7 @@ func TestReader(t *testing.T) {
 
 // Who waits for an answer that another goroutine reads is told its address if the library has connections to no other.
 func TestAnswers(t *testing.T) {
-	ask := []tachyon.Frame{
-		analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("main.forecast", 41),
-		analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1),
-	}
+	ask := append([]tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("main.forecast", 41)}, handler...)
 	for servers, want := range map[int32]string{1: "Requests wait for a response of an HTTP server (10.0.0.1:80): ", 2: "Requests wait for a response of an HTTP server: "} {
 		r := analyzetest.Record(t)
 		for n := range servers {
@@ -449,7 +413,7 @@ func TestAnswers(t *testing.T) {
 			r.Goroutine(tachyon.Goroutine{ID: 10 + from/100_000, CreatedBy: "main.main"})
 			r.Every(10_000, from+10_000, from+90_000, 10+from/100_000, 0, ask...)
 		}
-		list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second})
+		list := foundIn(r, tachyon.Session{GOMAXPROCS: 4})
 		if len(list) != 1 || !strings.HasPrefix(list[0].Text, want) {
 			t.Errorf("%d servers: %+v, want %q", servers, list, want)
 		}
@@ -458,8 +422,7 @@ func TestAnswers(t *testing.T) {
 
 // Connections that wait for a core before their request begins wait for it too.
 func TestQueueBeforeRequests(t *testing.T) {
-	handler := []tachyon.Frame{analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1)}
-	for waiting, want := range map[uint64]string{9: "cpu", 7: ""} {
+	for waiting, want := range map[uint64]string{9: "cpu main.hash", 7: ""} {
 		r := analyzetest.Record(t)
 		for at := uint64(10_000); at < 4_000_000; at += 10_000 {
 			for id := range waiting {
@@ -467,13 +430,7 @@ func TestQueueBeforeRequests(t *testing.T) {
 			}
 			r.Add(100+at/100_000, at, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place("main.hash", 5)}, handler...)...)
 		}
-		got := ""
-		for _, x := range foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 2, CPUs: 2, Duration: 4 * time.Second}) {
-			got += x.Kind
-		}
-		if got != want {
-			t.Errorf("%d wait: %q, want %q", waiting, got, want)
-		}
+		testenv.Same(t, fmt.Sprint(waiting, " wait"), kinds(foundIn(r, tachyon.Session{GOMAXPROCS: 2, CPUs: 2})), want)
 	}
 }
 
@@ -502,10 +459,8 @@ func TestStraggler(t *testing.T) {
 			}
 		}
 		r.Add(1, 4_000_000, analyzetest.Running, analyzetest.Place("main.main", 6))
-		list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, CPUs: 4, Duration: 4 * time.Second})
-		if got := slices.ContainsFunc(list, func(x Finding) bool { return x.Kind == Straggler }); got != want {
-			t.Errorf("%s: %+v", state, list)
-		}
+		list := foundIn(r, tachyon.Session{GOMAXPROCS: 4, CPUs: 4})
+		testenv.Same(t, state, slices.ContainsFunc(list, func(x Finding) bool { return x.Kind == Straggler }), want)
 	}
 }
 
@@ -518,7 +473,7 @@ func TestChattyItself(t *testing.T) {
 	serve := []tachyon.Frame{analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("net/http.(*conn).serve", 7)}
 	ask := slices.Concat([]tachyon.Frame{analyzetest.Wait("select"), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), analyzetest.Place("main.name", 41)}, serve)
 	at := uint64(0)
-	for n := range uint64(40) {
+	for n := range uint64(66) {
 		r.Goroutine(tachyon.Goroutine{ID: 100 + n, Parent: 7, CreatedBy: analyze.BackgroundRead, First: at + 10_000, Last: at + 50_000, FirstWeight: 10_000})
 		for range 5 {
 			at += 10_000
@@ -528,21 +483,14 @@ func TestChattyItself(t *testing.T) {
 		at += 10_000
 		r.Add(7, at, 0, analyzetest.Wait("IO wait"), analyzetest.Place("bufio.(*Reader).Peek", 148), serve[1])
 	}
-	list := foundIn(t, r, tachyon.Session{Source: "native", Markers: true, GOMAXPROCS: 2, Duration: time.Duration(at) * time.Microsecond})
-	if len(list) != 1 || list[0].Kind != Chatty || list[0].Function != "main.name" {
-		t.Errorf("%+v", list)
-	}
+	testenv.Same(t, "findings", kinds(foundIn(r, tachyon.Session{Markers: true, GOMAXPROCS: 2})), Chatty+" main.name")
 }
 
 // Of a part of a file nobody knows what the quota took in it: the whole's is said, and that it is the whole's.
 func TestQuotaOfPart(t *testing.T) {
-	f := must(reader.Open("testdata/causes/cpu-quota.tach"))(t)
+	f := testenv.Must(reader.Open("testdata/causes/cpu-quota.tach"))
 	defer f.Close()
-	o := report.Options{Series: true}
-	so := o.Stream()
-	so.Unselected, so.Select = true, &stream.Selection{Since: must(stream.ParseMoment("1s"))(t)}
-	survey := must(report.NewSurvey(must(stream.New([]stream.File{{Stream: f}}, so))(t), o, nil))(t)
-	list := must(OfSurvey(survey, "x.tach", 1<<20))(t)
+	list := foundBy(f, &stream.Selection{Since: testenv.Must(stream.ParseMoment("1s"))}, "x.tach", nil)
 	if len(list) == 0 || list[0].Kind != Quota || list[0].Sure != Inferred || !strings.Contains(list[0].Text, "That is of the whole recording") {
 		t.Errorf("%+v", list)
 	}
@@ -551,7 +499,6 @@ func TestQuotaOfPart(t *testing.T) {
 // Requests that wait at two places while another goroutine waits for the disk have one finding.
 func TestSyncedForTwo(t *testing.T) {
 	r := analyzetest.Record(t)
-	handler := []tachyon.Frame{analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 1), analyzetest.Place("net/http.(*conn).serve", 1)}
 	for n, at := range []tachyon.Frame{analyzetest.Place("main.put", 5), analyzetest.Place("main.put", 5), analyzetest.Place("main.remove", 6)} {
 		for from := uint64(0); from < 4_000_000; from += 200_000 {
 			id := uint64(n)*100 + from/200_000 + 1
@@ -560,8 +507,8 @@ func TestSyncedForTwo(t *testing.T) {
 		}
 	}
 	r.Every(10_000, 10_000, 4_000_000, 500, 0, analyzetest.Wait("syscall"), analyzetest.Place("os.(*File).Sync", 1), analyzetest.Place("main.flush", 9), analyzetest.Place("main.work", 7))
-	list := foundIn(t, r, tachyon.Session{Source: "native", GOMAXPROCS: 4, Duration: 4 * time.Second})
-	if len(list) != 1 || list[0].Kind != Fsync || list[0].Function != "main.put" || !slices.ContainsFunc(list[0].Evidence, func(e string) bool { return strings.Contains(e, "main.remove") }) {
+	list := foundIn(r, tachyon.Session{GOMAXPROCS: 4})
+	if testenv.Same(t, "findings", kinds(list), Fsync+" main.put"); !slices.ContainsFunc(list[0].Evidence, func(e string) bool { return strings.Contains(e, "main.remove") }) {
 		t.Errorf("%+v", list)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/tachyon"

@@ -10,29 +10,23 @@ import (
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
 
-// idleOf returns the time of a recording that is idle and the time that is not, in ms, of goroutines only,
-// by the function in which the goroutine began.
-func idleOf(t *testing.T, s *analyze.Samples) (idle, work map[string]int) {
-	t.Helper()
-	idle, work, _ = idleOrRest(t, s)
-	return idle, work
-}
-
-// idleOrRest is idleOf. It also returns the part of the time that is not idle in which goroutines rest, in ms.
-func idleOrRest(t *testing.T, s *analyze.Samples) (idle, work map[string]int, rest int) {
+// idleOf returns the time of a recording, or of a window of one, that is idle and the time that is not, in ms, of goroutines only, by the
+// function in which the goroutine began, and the part of it in which goroutines rest.
+func idleOf(t *testing.T, s *analyze.Samples, window bool) (idle, work map[string]int, rest int) {
 	t.Helper()
 	f := New(s.Source, nil)
+	f.Window = window
 	type place struct {
 		key   Key
 		entry string
 	}
 	sums := map[place]time.Duration{}
 	for x := range analyzetest.Each(t, s.Source.Samples()) {
-		key := f.Add(x)
-		entry := ""
+		key, entry := f.Add(x), ""
 		for at := x.Stack; at != 0; at = s.Caller(at) {
 			if name := s.Leaf(at).Func; !Wrappers[name] {
 				entry = name
@@ -43,16 +37,24 @@ func idleOrRest(t *testing.T, s *analyze.Samples) (idle, work map[string]int, re
 	f.Finish()
 	idle, work = map[string]int{}, map[string]int{}
 	for p, wall := range sums {
+		of := work
 		if f.Is(p.key) {
-			idle[p.entry] += int(wall.Milliseconds())
-		} else {
-			work[p.entry] += int(wall.Milliseconds())
+			of = idle
 		}
+		of[p.entry] += int(wall.Milliseconds())
 		if f.Rests(p.key) {
 			rest += int(wall.Milliseconds())
 		}
 	}
 	return idle, work, rest
+}
+
+// sum adds up times.
+func sum(times map[string]int) (ms int) {
+	for _, x := range times {
+		ms += x
+	}
+	return ms
 }
 
 var waitForIO = []tachyon.Frame{
@@ -99,18 +101,10 @@ func TestIdlePlaces(t *testing.T) {
 				}
 				r.Goroutine(info)
 			}
-			idle, work := idleOf(t, r.Labelled())
-			always := 0
-			if p.always {
-				always = 100
-			}
-			otherIdle := 0
-			if p.call == "*" {
-				otherIdle = 100
-			}
-			for entry, want := range map[string]int{"main.plain": 100, "main.labels": always, "main.request": always, "main.other": otherIdle, "main.runs": 0, "main.lock": 0, "main.send": 0} {
-				if idle[entry] != want || work[entry] != 100-want {
-					t.Errorf("%s: %d ms idle, %d ms not, want %d ms idle", entry, idle[entry], work[entry], want)
+			idle, work, _ := idleOf(t, r.Labelled(), false)
+			for entry, want := range map[string]bool{"main.plain": true, "main.labels": p.always, "main.request": p.always, "main.other": p.call == "*", "main.runs": false, "main.lock": false, "main.send": false} {
+				if is := idle[entry] > 0; is != want || idle[entry]+work[entry] != 100 || is && work[entry] > 0 {
+					t.Errorf("%s: %d ms idle, %d ms not, want idle %v", entry, idle[entry], work[entry], want)
 				}
 			}
 		})
@@ -135,12 +129,9 @@ func TestIdleRuntime(t *testing.T) {
 	add(id, tachyon.Runtime, 0, analyzetest.Wait("sleep"), analyzetest.Place("runtime.bgscavenge", 1))
 	add(id+1, tachyon.Runtime, analyzetest.Running, analyzetest.Place("runtime.gcBgMarkWorker", 1))
 	add(id+2, tachyon.User, 0, analyzetest.Wait("GC assist wait"), analyzetest.Place("main.allocates", 1))
-	idle, work := idleOf(t, analyzetest.SamplesOf(t, stream.Options{}, r.Finish(tachyon.Session{Source: "native", Markers: true, System: true})))
-	got := fmt.Sprint(idle, work)
-	if want := fmt.Sprint(map[string]int{"main.own": 100 * len(idleReasons), "runtime.bgscavenge": 100},
-		map[string]int{"runtime.gcBgMarkWorker": 100, "main.allocates": 100}); got != want {
-		t.Errorf("idle and not:\n%s\nwant:\n%s", got, want)
-	}
+	idle, work, _ := idleOf(t, analyzetest.SamplesOf(t, stream.Options{}, r.Finish(tachyon.Session{Source: "native", Markers: true, System: true})), false)
+	testenv.NoDiff(t, "idle", cmp.Diff(map[string]int{"main.own": 100 * len(idleReasons), "runtime.bgscavenge": 100}, idle))
+	testenv.NoDiff(t, "not idle", cmp.Diff(map[string]int{"runtime.gcBgMarkWorker": 100, "main.allocates": 100}, work))
 }
 
 // A homeCase is a group of goroutines that do the same again and again.
@@ -243,15 +234,9 @@ func TestIdleHome(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := analyzetest.Record(t)
 			c.add(r)
-			idle, work, rest := idleOrRest(t, r.Labelled())
-			got, all := 0, 0
-			for _, ms := range idle {
-				got += ms
-			}
-			for _, ms := range work {
-				all += ms
-			}
-			all += got
+			idle, work, rest := idleOf(t, r.Labelled(), false)
+			got := sum(idle)
+			all := got + sum(work)
 			if c.idle && got < all*c.share/100-20*c.members || !c.idle && got != 0 {
 				t.Errorf("%d of %d ms are idle: %v, not %v", got, all, idle, work)
 			}
@@ -288,20 +273,9 @@ func TestIdleOfHelper(t *testing.T) {
 			}
 			r.Goroutine(tachyon.Goroutine{ID: 100 + g, CreatedBy: "example.org/lib.(*Server).Go", CreatedAt: "lib.go:12", First: analyzetest.Start, Last: analyzetest.Start + 10_000_000})
 		}
-		idle := 0
-		f := New(r.Labelled().Source, nil)
-		keys := map[Key]int{}
-		for x := range analyzetest.Each(t, f.src.Samples()) {
-			keys[f.Add(x)] += int(x.Wall.Milliseconds())
-		}
-		f.Finish()
-		for key, ms := range keys {
-			if f.Is(key) {
-				idle += ms
-			}
-		}
-		if want := 0; c.want && idle < 19_000 || !c.want && idle != want {
-			t.Errorf("%s: %d ms are idle", c.name, idle)
+		idle, _, _ := idleOf(t, r.Labelled(), false)
+		if got := sum(idle); c.want && got < 19_000 || !c.want && got != 0 {
+			t.Errorf("%s: %d ms are idle", c.name, got)
 		}
 	}
 }
@@ -330,7 +304,7 @@ func TestIdleOfPart(t *testing.T) {
 		if c.state != "" {
 			sel.States = []string{c.state}
 		}
-		idle, work, rest := idleOrRest(t, r.Selected(sel))
+		idle, work, rest := idleOf(t, r.Selected(sel), false)
 		if (idle["main.loop"] > 0) != c.idle || (rest > 0) != c.rests {
 			t.Errorf("%d with status %#x, selected state %q: %v ms idle, %v not, %d at rest", c.members, c.bit, c.state, idle, work, rest)
 		}
@@ -411,9 +385,7 @@ func TestRestOfProcesses(t *testing.T) {
 				if !c.same {
 					id += 10 * uint64(n+1)
 				}
-				for at := from + 1000; at <= from+6_000_000; at += 1000 {
-					r.Add(100+id, at, 0, analyzetest.Wait("chan receive"), analyzetest.Place("main.watch", 5))
-				}
+				r.Every(1000, from+1000, from+6_000_000, 100+id, 0, analyzetest.Wait("chan receive"), analyzetest.Place("main.watch", 5))
 				r.Goroutine(tachyon.Goroutine{ID: 100 + id, CreatedBy: "main.main", CreatedAt: "main.go:12", FirstWeight: 1000})
 			}
 			begin := time.UnixMicro(analyzetest.Start)
@@ -423,33 +395,18 @@ func TestRestOfProcesses(t *testing.T) {
 			}
 			files = append(files, r.Finish(s))
 		}
-		if _, _, rest := idleOrRest(t, analyzetest.SamplesOf(t, stream.Options{Labels: true, Creators: true}, files...)); (rest > 0) != c.rests {
-			t.Errorf("%s: goroutines rest in %d ms", c.name, rest)
-		}
+		_, _, rest := idleOf(t, analyzetest.SamplesOf(t, stream.Options{Labels: true, Creators: true}, files...), false)
+		testenv.Same(t, c.name+": goroutines rest", rest > 0, c.rests)
 	}
 }
 
 // A goroutine that rests in a part of a session may wait for an answer there.
 func TestRestOfWindow(t *testing.T) {
-	for window, want := range map[bool]time.Duration{false: 20 * time.Second, true: 0} {
+	for window, want := range map[bool]int{false: 20_000, true: 0} {
 		c := homeCase{members: 2, rest: []tachyon.Frame{analyzetest.Wait("chan receive"), analyzetest.Place("main.loop", 5)}, share: 100, longer: true}
 		r := analyzetest.Record(t)
 		c.add(r)
-		s := r.Labelled()
-		f, sums := New(s.Source, nil), map[Key]time.Duration{}
-		f.Window = window
-		for x := range analyzetest.Each(t, s.Source.Samples()) {
-			sums[f.Add(x)] += x.Wall
-		}
-		f.Finish()
-		got := time.Duration(0)
-		for key, wall := range sums {
-			if f.Is(key) {
-				got += wall
-			}
-		}
-		if got != want {
-			t.Errorf("window %v: %v idle", window, got)
-		}
+		idle, _, _ := idleOf(t, r.Labelled(), window)
+		testenv.Same(t, fmt.Sprint("window ", window), sum(idle), want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -46,7 +47,7 @@ func watch() {
 				r.Add(g, n*1000, tachyon.Moved, analyzetest.Wait("select"), at)
 			}
 		}
-		f := analyzetest.Must(Read(r.Labelled().Source, c.read))(t)
+		f := testenv.Must(Read(r.Labelled().Source, c.read))
 		if len(f.waits) == 0 && c.idle || len(f.waits) > 0 && f.Is(firstWait) != c.idle {
 			t.Errorf("%s, line %d, with text %v: idle %v", c.function, line, c.read != nil, !c.idle)
 		}
@@ -61,7 +62,7 @@ func TestWrites(t *testing.T) {
 		for n := uint64(1); n < 1000; n++ {
 			r.Add(1, n*1000, tachyon.Moved, analyzetest.Wait("IO wait"), tachyon.Frame{File: "/usr/lib/go/src/internal/poll/fd_poll_runtime.go", Func: "internal/poll.(*pollDesc)." + wait, Line: 2}, analyzetest.Place("main.pass", 3))
 		}
-		f := analyzetest.Must(Read(r.Labelled().Source, nil))(t)
+		f := testenv.Must(Read(r.Labelled().Source, nil))
 		if got := len(f.waits) > 0 && f.Is(firstWait); got != idle {
 			t.Errorf("%s: idle %v", wait, got)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -53,7 +54,7 @@ func instantText(x *Instant) string {
 }
 
 func at(t *testing.T, text string) stream.Moment {
-	return analyzetest.Must(stream.ParseMoment(text))(t)
+	return testenv.Must(stream.ParseMoment(text))
 }
 
 // A goroutine that waits before and after an instant did so at the instant. Of another one the nearest sample counts.
@@ -71,31 +72,21 @@ func TestInstant(t *testing.T) {
 	} {
 		r := moves(t)
 		s := analyzetest.SamplesOf(t, options, r.Finish(tachyon.Session{Source: "native", Markers: true, Duration: 200 * time.Millisecond}))
-		x := analyzetest.Must(Find(s, Options{At: at(t, c.at)}))(t)
-		if got := instantText(x); got != c.want {
-			t.Errorf("at %s:\ngot  %s\nwant %s", c.at, got, c.want)
-		}
+		x := testenv.Must(Find(s, Options{At: at(t, c.at)}))
+		testenv.Same(t, fmt.Sprint("at ", c.at), instantText(x), c.want)
 	}
 }
 
 func TestInstantFacts(t *testing.T) {
 	s := analyzetest.SamplesOf(t, stream.Options{Labels: true}, moves(t).Finish(tachyon.Session{Source: "native", Markers: true}))
-	x := analyzetest.Must(Find(s, Options{At: at(t, "92ms")}))(t)
+	x := testenv.Must(Find(s, Options{At: at(t, "92ms")}))
 	if g := x.Goroutines[0]; g.Waited != 92*time.Millisecond-4*time.Millisecond { // its first sample stands for a tick, 1 ms
 		t.Errorf("goroutine 1 waited %v", g.Waited)
 	}
-	if g := x.Goroutines[1]; g.Parent != 1 || g.CreatedBy != "main.main" || g.CreatedAt != "/m/main.go:9" || g.Labels["a"] != "1" || g.Waited != 0 {
-		t.Errorf("goroutine 2: %+v", g)
-	}
-	if f := x.Goroutines[1].Frames[0]; f.Func != "main.a" || f.Line != 4 || f.File == "" {
-		t.Errorf("frame %+v", f)
-	}
-	if x.At != 92*time.Millisecond || !x.Time.Equal(time.UnixMicro(analyzetest.Start+92_000)) || x.Busiest {
-		t.Errorf("at %v, %v, %v", x.At, x.Time, x.Busiest)
-	}
-	if got := instantText(analyzetest.Must(Find(s, Options{At: at(t, "92ms"), States: []string{"SLEEP"}}))(t)); got != "1 sleep main.wait; 3 sleep main.wait" {
-		t.Errorf("in state sleep: %s", got)
-	}
+	g := x.Goroutines[1]
+	testenv.Same(t, "goroutine 2", fmt.Sprintln(g.Parent, g.CreatedBy, g.CreatedAt, g.Labels, g.Waited, g.Frames[0]), "1 main.main /m/main.go:9 map[a:1] 0s {main.a /home/u/app/main.a.go 4}\n")
+	testenv.Same(t, "the instant", fmt.Sprint(x.At, x.Time.UnixMicro(), x.Busiest), fmt.Sprint(92*time.Millisecond, analyzetest.Start+92_000, false))
+	testenv.Same(t, "in state sleep", instantText(testenv.Must(Find(s, Options{At: at(t, "92ms"), States: []string{"SLEEP"}}))), "1 sleep main.wait; 3 sleep main.wait")
 }
 
 // A goroutine that waits from one file of a session to the next did so in between.
@@ -111,10 +102,8 @@ func TestInstantOfFiles(t *testing.T) {
 	b.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, FirstWeight: 10_000})
 	session := tachyon.Session{Source: "native", Markers: true, PID: 5}
 	s := analyzetest.SamplesOf(t, stream.Options{Labels: true}, a.Finish(session), b.Finish(session))
-	x := analyzetest.Must(Find(s, Options{At: at(t, "101ms")}))(t)
-	if got := instantText(x); got != "1 sleep main.wait; 2 sleep main.wait -1" || x.Goroutines[0].Parent != 7 || x.Goroutines[0].Waited != 92*time.Millisecond {
-		t.Errorf("%s; %+v", got, x.Goroutines)
-	}
+	x := testenv.Must(Find(s, Options{At: at(t, "101ms")}))
+	testenv.Same(t, "goroutines", fmt.Sprint(instantText(x), " ", x.Goroutines[0].Parent, x.Goroutines[0].Waited), "1 sleep main.wait; 2 sleep main.wait -1 7 92ms")
 }
 
 // Without an instant it is one at which the most goroutines wait, those left out that wait for work.
@@ -129,7 +118,7 @@ func TestInstantBusiest(t *testing.T) {
 		r.Every(10_000, 5_010_000, 5_010_000+500_000*(id+1), 1+id, 0, lock...)
 		r.Every(10_000, 7_500_000, 8_000_000, 1+id, analyzetest.Running, analyzetest.Place("main.serve", 2))
 	}
-	x := analyzetest.Must(FindBusiest(analyzetest.SamplesOf(t, stream.Options{Labels: true}, r.Finish(tachyon.Session{Source: "native", Markers: true})), Options{}))(t)
+	x := testenv.Must(FindBusiest(analyzetest.SamplesOf(t, stream.Options{Labels: true}, r.Finish(tachyon.Session{Source: "native", Markers: true})), Options{}))
 	if !x.Busiest || x.At < 5_010*time.Millisecond || x.At > 5_520*time.Millisecond || len(x.Goroutines) != 24 || x.Goroutines[3].State != "sync.Mutex.Lock" {
 		t.Errorf("at %v: %s", x.At, instantText(x))
 	}

@@ -2,6 +2,7 @@ package leaks
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -100,6 +101,12 @@ func recordLeaks(t testing.TB) (f *reader.Reader, began []uint64) {
 	return r.Finish(tachyon.Session{Source: "native", Markers: true}), began
 }
 
+// of describes a group.
+func of(g Group) string {
+	is := map[bool]string{true: "a suspect", false: "a group"}[g.Suspect]
+	return fmt.Sprintf("%s, by %s at %s: %s in %s:%d, %d to %d, %d ran again, %d proven", is, g.CreatedBy, g.CreatedAt, g.Reason, g.Function, g.Line, g.Start, g.End, g.RanAgain, g.Proven)
+}
+
 func find(list []Group, function string) *Group {
 	for i := range list {
 		if list[i].Function == function {
@@ -112,26 +119,12 @@ func find(list []Group, function string) *Group {
 func TestLeaks(t *testing.T) {
 	testenv.Again(t)
 	s, leaked := leakSession(t, stream.Options{})
-	l := analyzetest.Must(Find(s))(t)
-	for _, g := range l.Groups {
-		t.Logf("%+v", g)
-	}
+	l := testenv.Must(Find(s))
 	g := find(l.Groups, "main.serve.func1")
-	switch {
-	case g == nil:
-		t.Fatal("the leak is in no group")
-	case !g.Suspect || &l.Groups[0] != g && !l.Groups[0].Suspect:
-		t.Error("the leak is no suspect")
-	case g.CreatedBy != "main.serve" || g.CreatedAt != "main.serve.go:7" || g.Reason != "chan receive" || g.Line != 21:
-		t.Errorf("the leak is %+v", g)
-	case g.Start != 0 || g.End != len(leaked) || g.RanAgain != 0:
-		t.Errorf("%d to %d goroutines, %d ran again; want 0 to %d, 0", g.Start, g.End, g.RanAgain, len(leaked))
-	case math.Abs(g.PerMinute-50) > 2.5 || g.Low > g.PerMinute || g.Low < 40:
-		t.Errorf("%.1f a minute, at least %.1f; want 50", g.PerMinute, g.Low)
-	}
-	if want := time.Duration(leakSeconds*analyzetest.OneSecond-leaked[0]) * time.Microsecond; (g.Oldest - want).Abs() > 50*time.Millisecond {
-		t.Errorf("the oldest is %v old, want %v", g.Oldest, want)
-	}
+	testenv.Same(t, "the leak", of(*g), fmt.Sprintf("a suspect, by main.serve at main.serve.go:7: chan receive in main.serve.func1:21, 0 to %d, 0 ran again, 0 proven", len(leaked)))
+	testenv.Within(t, "a minute", g.PerMinute, 47.5, 52.5)
+	testenv.Within(t, "at least", g.Low, 40, g.PerMinute)
+	testenv.Same(t, "the age of the oldest", g.Oldest.Round(100*time.Millisecond), (time.Duration(leakSeconds*analyzetest.OneSecond-leaked[0]) * time.Microsecond).Round(100*time.Millisecond))
 	// Most of the waits at this place end, but some never do.
 	if g := find(l.Groups, "main.reply"); g == nil || !g.Suspect || g.RanAgain < 1000 || g.Unstuck > 0 {
 		t.Errorf("every hundredth wait leaks: %+v", g)
@@ -145,9 +138,7 @@ func TestLeaks(t *testing.T) {
 			t.Errorf("%s is a suspect: %+v", g.Function, g)
 		}
 	}
-	if find(l.Groups, "main.idle") != nil {
-		t.Error("workers that all began at the start are a group that grows")
-	}
+	testenv.Same(t, "a group of workers that all began at the start", find(l.Groups, "main.idle") != nil, false)
 }
 
 // A wait that spans the files of a session is one wait.
@@ -159,22 +150,17 @@ func TestLeaksOfFiles(t *testing.T) {
 		for i := range uint64(20) {
 			began := i * analyzetest.OneSecond
 			r.Goroutine(tachyon.Goroutine{ID: 10 + i, CreatedBy: "main.serve", CreatedAt: "main.go:7", FirstWeight: 1000})
-			for at := max(began, part*half) + 1000; at <= (part+1)*half; at += 10_000 {
-				r.Add(10+i, at, 0, tachyon.Frame{Func: "[select]"}, analyzetest.Place("main.watch", 5))
-			}
+			r.Every(10_000, max(began, part*half)+1000, (part+1)*half, 10+i, 0, tachyon.Frame{Func: "[select]"}, analyzetest.Place("main.watch", 5))
 		}
 		files = append(files, r.Finish(tachyon.Session{
 			Source: "native", PID: 1, Part: int(part) + 1, Start: time.UnixMicro(analyzetest.Start + int64(part)*half), SessionStart: time.UnixMicro(analyzetest.Start),
 		}))
 	}
 	for _, list := range [][]*reader.Reader{files, {files[1], files[0]}} {
-		l := analyzetest.Must(Find(analyzetest.SamplesOf(t, stream.Options{}, list...)))(t)
-		if len(l.Groups) != 1 || l.Goroutines != 20 {
-			t.Fatalf("%d goroutines, groups %+v", l.Goroutines, l.Groups)
-		}
-		if g := l.Groups[0]; !g.Suspect || g.End != 20 || g.RanAgain != 0 || g.Oldest < 19*time.Second || g.CreatedBy != "main.serve" {
-			t.Errorf("%+v", g)
-		}
+		l := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{}, list...)))
+		testenv.Same(t, "groups, goroutines", fmt.Sprint(len(l.Groups), l.Goroutines), "1 20")
+		testenv.Same(t, "the group", of(l.Groups[0]), "a suspect, by main.serve at main.go:7: select in main.watch:5, 1 to 20, 0 ran again, 0 proven")
+		testenv.Within(t, "the oldest", l.Groups[0].Oldest, 19*time.Second, 20*time.Second)
 	}
 }
 
@@ -188,9 +174,8 @@ func TestAdd(t *testing.T) {
 		other := group
 		edit(&other)
 		l := &Leaks{Groups: []Group{group}}
-		if l.add(&Leaks{Groups: []Group{other}}); len(l.Groups) != 2 {
-			t.Errorf("another %s: %+v", what, l.Groups)
-		}
+		l.add(&Leaks{Groups: []Group{other}})
+		testenv.Same(t, "another "+what, len(l.Groups), 2)
 	}
 	l := &Leaks{Goroutines: 10, Proven: 8, ProvenUnknown: "a", Groups: []Group{group}}
 	group.Oldest, group.Suspect, group.Alive = 9, true, []float64{10, 20}
@@ -227,9 +212,7 @@ func TestLeaksAfterLastLook(t *testing.T) {
 	}
 	rest(end)
 	l := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Creators: true}, r.Finish(tachyon.Session{Source: "native", Markers: true}))))
-	if g := find(l.Groups, "main.part"); g != nil {
-		t.Errorf("%+v", g)
-	}
+	testenv.Same(t, "a group", find(l.Groups, "main.part") != nil, false)
 }
 
 // The slope of a line is that of its points, whatever the noise does with some of them.
@@ -266,9 +249,8 @@ func TestTheilSen(t *testing.T) {
 	if _, low := theilSen(step); low > 0 {
 		t.Errorf("a step grows by at least %v", low)
 	}
-	if slope, low := theilSen([]float64{1, 2, 3}); slope != 0 || low != 0 {
-		t.Errorf("of three values: %v, %v", slope, low)
-	}
+	slope, low := theilSen([]float64{1, 2, 3})
+	testenv.Same(t, "of three values", [2]float64{slope, low}, [2]float64{})
 }
 
 // Bins keep their sum when their width doubles.
@@ -281,13 +263,9 @@ func TestSeries(t *testing.T) {
 	}
 	c.cover(10 * analyzetest.OneSecond)
 	for i, n := range s.average(&c, 10*analyzetest.OneSecond) {
-		if math.Abs(n-0.5) > 0.01 {
-			t.Errorf("bin %d has %v on average, want 0.5", i, n)
-		}
+		testenv.Within(t, fmt.Sprint("bin ", i), n, 0.49, 0.51)
 	}
-	if c.width != 128_000 {
-		t.Errorf("the width is %d", c.width)
-	}
+	testenv.Same(t, "the width", c.width, 128_000)
 }
 
 // Handlers that never return are leaked. The goroutines that read from their connections end with them.
@@ -305,14 +283,12 @@ func TestLeaksBackgroundRead(t *testing.T) {
 			r.Goroutine(tachyon.Goroutine{ID: 100*uint64(n+1) + i, CreatedBy: by, CreatedAt: "server.go:7", First: (i + 1) * analyzetest.OneSecond, Last: 20 * analyzetest.OneSecond, FirstWeight: 1000})
 		}
 	}
-	l := analyzetest.Must(Find(r.Close()))(t)
+	l := testenv.Must(Find(r.Close()))
 	if len(l.Groups) != 2 || !l.Groups[0].Suspect || !l.Groups[1].Suspect {
 		t.Fatalf("%+v", l.Groups)
 	}
 	for _, g := range l.Groups {
-		if want := map[string]string{"chan send": "", "IO wait": "the next request"}[g.Reason]; g.For != want {
-			t.Errorf("%+v: want %q", g, want)
-		}
+		testenv.Same(t, g.Function, g.For, map[string]string{"chan send": "", "IO wait": "the next request"}[g.Reason])
 	}
 }
 
@@ -321,7 +297,7 @@ func TestLeaksOfSession(t *testing.T) {
 	for name, function := range map[string]string{"leaks": "main.leakyReply", "leaky-server": "main.leakedByRequest"} {
 		s := analyzetest.OpenSession(t, "../testdata/sessions", name)
 		leaked := cmp.Or(s.Truth.Leaked, len(s.Truth.Requests))
-		for i, g := range analyzetest.Must(Find(s.Samples(t)))(t).Groups {
+		for i, g := range testenv.Must(Find(s.Samples(t))).Groups {
 			if g.Suspect != (i == 0) || g.Suspect != (g.Function == function) {
 				t.Errorf("%s: group %d is %+v", name, i, g)
 			}
@@ -335,7 +311,7 @@ func TestLeaksOfSession(t *testing.T) {
 // Whether a wait ends is known also if what comes after it is not selected.
 func TestSelectLeaks(t *testing.T) {
 	s, _ := leakSession(t, analyzetest.Selection(t, stream.Selection{States: []string{"chan receive"}}, "", ""))
-	l := analyzetest.Must(Find(s))(t)
+	l := testenv.Must(Find(s))
 	leak, pool := find(l.Groups, "main.serve.func1"), find(l.Groups, "main.worker")
 	if leak == nil || !leak.Suspect || pool == nil || pool.Suspect || pool.RanAgain == 0 || find(l.Groups, "main.reply") != nil {
 		t.Errorf("%+v, %+v", leak, pool)
@@ -355,44 +331,32 @@ func TestLeaksProven(t *testing.T) {
 		for i := range uint64(20) {
 			r.Goroutine(tachyon.Goroutine{ID: 10 + i, CreatedBy: "main.serve", CreatedAt: "main.go:7", FirstWeight: 1000})
 			r.Goroutine(tachyon.Goroutine{ID: 50 + i, CreatedBy: "main.boot", CreatedAt: "main.go:8", FirstWeight: 1000})
-			for tick := i*analyzetest.OneSecond + 1000; tick <= 20*analyzetest.OneSecond; tick += 10_000 {
-				r.Add(10+i, tick, 0, wait, analyzetest.Place("main.watch", 5))
-			}
-			for tick := uint64(1000); tick <= 20*analyzetest.OneSecond; tick += 10_000 {
-				r.Add(50+i, tick, 0, wait, analyzetest.Place("main.stuck", 6))
-			}
+			r.Every(10_000, i*analyzetest.OneSecond+1000, 20*analyzetest.OneSecond, 10+i, 0, wait, analyzetest.Place("main.watch", 5))
+			r.Every(10_000, 1000, 20*analyzetest.OneSecond, 50+i, 0, wait, analyzetest.Place("main.stuck", 6))
 		}
 		session.Source, session.Markers = "native", true
-		l := analyzetest.Must(Find(analyzetest.SamplesOf(t, stream.Options{Select: sel, Unselected: true}, r.Finish(session))))(t)
-		return l
+		return testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Select: sel, Unselected: true}, r.Finish(session))))
 	}
 	l := found(nil, tachyon.Session{Leaks: &tachyon.ProvenLeaks{Count: 23, Groups: []tachyon.ProvenLeak{
 		{Count: 12, Frames: []tachyon.LeakFrame{at("sync.(*Cond).Wait", 70), at("main.stuck", 6), at("main.boot", 9)}},
 		{Count: 8, Frames: []tachyon.LeakFrame{at("main.stuck", 6), at("main.other", 9)}},
 		{Count: 3, Frames: []tachyon.LeakFrame{at("main.unseen", 9)}},
 	}}})
-	if !l.Asked || l.Proven != 23 || len(l.Groups) != 3 {
-		t.Fatalf("%+v", l)
-	}
-	if g := find(l.Groups, "main.stuck"); g != &l.Groups[0] || g.Proven != 20 || g.Suspect || g.Start != 20 || g.End != 20 || g.CreatedBy != "main.boot" || g.Reason != "chan receive" {
-		t.Errorf("%+v", g)
-	}
-	if g := find(l.Groups, "main.unseen"); g != &l.Groups[1] || g.Proven != 3 || g.End != 0 {
-		t.Errorf("%+v", g)
-	}
-	if g := find(l.Groups, "main.watch"); g == nil || !g.Suspect || g.Proven != 0 {
-		t.Errorf("%+v", g)
+	testenv.Same(t, "asked, proven, groups", fmt.Sprint(l.Asked, l.Proven, len(l.Groups)), "true 23 3")
+	for i, want := range []string{
+		"a group, by main.boot at main.go:8: chan receive in main.stuck:6, 20 to 20, 0 ran again, 20 proven",
+		"a group, by  at :  in main.unseen:9, 0 to 0, 0 ran again, 3 proven",
+		"a suspect, by main.serve at main.go:7: chan receive in main.watch:5, 1 to 20, 0 ran again, 0 proven",
+	} {
+		testenv.Same(t, i, of(l.Groups[i]), want)
 	}
 	// A group that grows gets its number.
 	watch := &tachyon.ProvenLeaks{Count: 7, Groups: []tachyon.ProvenLeak{{Count: 7, Frames: []tachyon.LeakFrame{at("main.watch", 5)}}}}
 	l = found(nil, tachyon.Session{Leaks: watch})
-	if len(l.Groups) != 1 || l.Groups[0].Proven != 7 || !l.Groups[0].Suspect || l.Groups[0].PerMinute < 50 {
-		t.Errorf("%+v", l.Groups)
-	}
-	if l = found(&stream.Selection{Goroutines: []uint64{11}}, tachyon.Session{Leaks: watch}); l.Proven != 0 || !l.Asked {
-		t.Errorf("of a selection: %+v", l)
-	}
-	if l = found(nil, tachyon.Session{Leaks: &tachyon.ProvenLeaks{Unavailable: "too old"}}); l.ProvenUnknown != "too old" || l.Groups[0].Function != "main.watch" {
-		t.Errorf("%+v", l)
-	}
+	testenv.Same(t, "groups", len(l.Groups), 1)
+	testenv.Same(t, "a suspect", of(l.Groups[0]), "a suspect, by main.serve at main.go:7: chan receive in main.watch:5, 1 to 20, 0 ran again, 7 proven")
+	l = found(&stream.Selection{Goroutines: []uint64{11}}, tachyon.Session{Leaks: watch})
+	testenv.Same(t, "proven of a selection, asked", fmt.Sprint(l.Proven, l.Asked), "0 true")
+	l = found(nil, tachyon.Session{Leaks: &tachyon.ProvenLeaks{Unavailable: "too old"}})
+	testenv.Same(t, "unknown", l.ProvenUnknown+", "+l.Groups[0].Function, "too old, main.watch")
 }

@@ -85,9 +85,7 @@ func judgeCauses(t *testing.T, f *reader.Reader) map[string]*causeSums {
 			sum.unknown += c.time
 		}
 	}
-	if _, err := w.find(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(w.find())
 	return sums
 }
 
@@ -135,7 +133,7 @@ var causesPlanted = map[string][]string{
 func TestCauses(t *testing.T) {
 	all := map[string]*causeSums{}
 	for kind, planted := range causesPlanted {
-		f := analyzetest.Must(reader.Open("../testdata/causes/" + kind + ".tach"))(t)
+		f := testenv.Must(reader.Open("../testdata/causes/" + kind + ".tach"))
 		sums := judgeCauses(t, f)
 		for _, key := range planted {
 			if sums[key] == nil || sums[key].right < 100_000 {

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func (c waitCase) record(t *testing.T) *Lock {
 		testenv.OK(t, r.W.WriteRecords(&tachyon.Records{Stops: &s}))
 	}
 	r.Objects = []tachyon.Object{{Number: 1, Kind: c.kind, Addr: 0xc000010000}}
-	l := analyzetest.Must(Find(analyzetest.SamplesOf(t, stream.Options{Objects: true}, r.Finish(session)), Options{}))(t)
+	l := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Objects: true}, r.Finish(session)), Options{}))
 	for i := range l.Locks {
 		if l.Locks[i].Object == 1 {
 			return &l.Locks[i]
@@ -100,9 +101,7 @@ func TestCountedWaits(t *testing.T) {
 		if x.Below > 0 {
 			longest = "<" + x.Below.String()
 		}
-		if x.Waits != c.waits || x.AtLeast != c.atLeast || longest != c.longest {
-			t.Errorf("%s: %d waits, at least: %v, the longest %s; want %d, %v, %s", name, x.Waits, x.AtLeast, longest, c.waits, c.atLeast, c.longest)
-		}
+		testenv.Same(t, name, fmt.Sprint(x.Waits, x.AtLeast, longest), fmt.Sprint(c.waits, c.atLeast, c.longest))
 		if x.Sites[0].Waits != x.Waits || x.Waited <= 4*time.Second {
 			t.Errorf("%s: %+v", name, x)
 		}

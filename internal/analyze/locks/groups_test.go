@@ -1,8 +1,6 @@
 package locks
 
 import (
-	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -46,9 +44,7 @@ func TestLockGroups(t *testing.T) {
 	}
 	l := locksOf(r, Options{Source: readLockSource, Channels: true}, objects...)
 	g := l.Group()
-	if len(l.Locks) != 12 || len(g.Locks) != 6 {
-		t.Fatalf("%d objects, in groups %d: %+v", len(l.Locks), len(g.Locks), g.Locks)
-	}
+	testenv.Same(t, "objects", len(l.Locks), 12)
 	var waited, sum time.Duration
 	for i := range l.Locks {
 		waited += l.Locks[i].Waited
@@ -60,36 +56,28 @@ func TestLockGroups(t *testing.T) {
 			t.Errorf("%s waited %v: %+v", x.Name, x.Waited, h)
 		}
 	}
-	if waited != sum || g.Waited != l.Waited {
-		t.Errorf("waited %v, in groups %v", waited, sum)
-	}
-	if x := g.Locks[0]; x.Name != "c.mu" || x.Objects != 3 || x.Waited != 33*time.Millisecond || x.Goroutines != 4 || x.Waits != 6 || x.Object != 0 ||
-		len(x.Sites) != 2 || x.Sites[0].Waited != 30*time.Millisecond || x.Sites[0].Waits != 3 || x.Longest != 10*time.Millisecond {
-		t.Errorf("%+v", x)
-	}
-	if x := findLock(t, g, "c.jobs"); x.Objects != 3 || x.Waited != 30*time.Millisecond || x.Goroutines != 3 {
-		t.Errorf("%+v", x)
-	}
-	if x := findLock(t, g, "select of another channel, another channel"); x.Objects != 3 {
-		t.Errorf("%+v", x)
-	}
-	for _, n := range []int32{1, 2} {
-		if i := slices.IndexFunc(g.Locks, func(x Lock) bool { return x.Object == n }); i < 0 || g.Locks[i].Objects != 0 {
-			t.Errorf("lock %d is %d", n, i)
-		}
-	}
+	testenv.Same(t, "time in groups", [2]time.Duration{sum, g.Waited}, [2]time.Duration{waited, l.Waited})
+	testenv.Same(t, "groups", text(g), `
+sync.Mutex c.mu 0*3  [0]: 33ms (0s by site), 6 of 4, at most 10ms; 2 at main.(*cache).get:4 sync.Mutex.Lock 3 30ms
+sync.Mutex Mutex in main.twice 0*0  [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.twice:9 sync.Mutex.Lock 1 10ms
+sync.Mutex Mutex in main.twice 1*0 0xc000030000 [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.twice:9 sync.Mutex.Lock 1 10ms
+sync.Mutex Mutex in main.twice 2*0 0xc000030040 [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.twice:9 sync.Mutex.Lock 1 10ms
+chan c.jobs 0*3  [0]: 30ms (0s by site), 3 of 3, at most 10ms; 1 at main.(*cache).get:5 chan receive 3 30ms
+select select of another channel, another channel 0*3  [0]: 30ms (0s by site), 3 of 3, at most 10ms; 1 at main.loop:7 select 3 30ms
+`)
 }
 
 // Goroutines that wait in a select to send wait for those that receive from that channel. Who waits for the signal that the select waits for
 // too is not on the other side, and idle waits on a channel are not part of the time for which its other side is told.
 func TestSelectSends(t *testing.T) {
+	below := testenv.Must(source.Below([]string{"../../../testdata"}))
 	for program, want := range map[string]struct{ name, other string }{
 		"slow-consumer": {"events", "main.upload"}, "grpc-stream": {"changes", "main.(*feed).publish"},
 	} {
-		f := analyzetest.Must(reader.Open("../findings/testdata/causes/" + program + ".tach"))(t)
+		f := testenv.Must(reader.Open("../findings/testdata/causes/" + program + ".tach"))
 		s := analyzetest.SamplesOf(t, stream.Options{Labels: true, Objects: true}, f)
 		found := false
-		for _, x := range testenv.Must(Find(s, Options{Channels: true, Source: readProgram})).Group().Locks {
+		for _, x := range testenv.Must(Find(s, Options{Channels: true, Source: below.Read})).Group().Locks {
 			h := x.Holder
 			if h != nil && h.Seen+h.Inferred > x.Waited {
 				t.Errorf("%s, %s: %v of %v", program, x.Name, h.Seen+h.Inferred, x.Waited)
@@ -113,13 +101,4 @@ func TestSelectSends(t *testing.T) {
 		}
 		testenv.OK(t, f.Close())
 	}
-}
-
-// readProgram reads the text of the programs in testdata/causes at the root of the repository.
-func readProgram(name string) *source.File {
-	text, err := os.ReadFile("../../../testdata/" + name)
-	if err != nil {
-		return nil
-	}
-	return &source.File{Text: text}
 }

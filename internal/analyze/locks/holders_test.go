@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -147,9 +148,7 @@ func checkHolder(t *testing.T, l *Locks, object int32, seen, inferred, unknown i
 			continue
 		}
 		h, ms := x.Holder, time.Millisecond
-		if h.Seen != time.Duration(seen)*ms || h.Inferred != time.Duration(inferred)*ms || h.Unknown != time.Duration(unknown)*ms {
-			t.Errorf("object %d: seen %v, inferred %v, unknown %v, want %d, %d, %d ms", object, h.Seen, h.Inferred, h.Unknown, seen, inferred, unknown)
-		}
+		testenv.Same(t, fmt.Sprintf("object %d: seen, inferred, unknown, in ms", object), [3]int{int(h.Seen / ms), int(h.Inferred / ms), int(h.Unknown / ms)}, [3]int{seen, inferred, unknown})
 		if state != "" && h.States[state] != h.Seen+h.Inferred {
 			t.Errorf("object %d: states %v, want %s", object, h.States, state)
 		}
@@ -222,13 +221,8 @@ func TestHolderInTwoFiles(t *testing.T) {
 			SessionStart: time.UnixMicro(analyzetest.Start), Start: time.UnixMicro(analyzetest.Start), Duration: 10 * time.Millisecond,
 		}))
 	}
-	l := analyzetest.Must(Find(analyzetest.SamplesOf(t, stream.Options{Objects: true}, files...), Options{Source: readHolderText}))(t)
-	if len(l.Locks) != 1 {
-		t.Fatalf("%+v", l.Locks)
-	}
-	h := l.Locks[0].Holder
-	t.Logf("%+v", h)
-	if h.Seen < 12*time.Millisecond || h.Inferred != 0 {
+	l := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Objects: true}, files...), Options{Source: readHolderText}))
+	if h := l.Locks[0].Holder; len(l.Locks) != 1 || h.Seen < 12*time.Millisecond || h.Inferred != 0 {
 		t.Errorf("%+v", h)
 	}
 }
@@ -259,7 +253,6 @@ func TestHolderWindows(t *testing.T) {
 			t.Fatalf("%v; charges until %d, %d windows", err, last, find.epoch)
 		}
 	}
-	t.Logf("seen for %d µs with one window, %d µs with many", shares[0], shares[1])
 	if shares[0] < 590_000 || shares[1] < 9*shares[0]/10 {
 		t.Errorf("seen for %d µs with one window, %d µs with many", shares[0], shares[1])
 	}
@@ -274,9 +267,7 @@ func TestHolderWaits(t *testing.T) {
 	s.ticks(6, sleeps(1, in("move", 19)), sleeps(2, in("rest", 200)), waitsFor(3, 1, get))
 	l := locksOf(s.Recording, Options{Source: readHolderText}, mutexes...)
 	h := checkHolder(t, l, 1, 12, 0, 3, "")
-	if h.States["sync.Mutex.Lock"] != 6*time.Millisecond || h.States["sleep"] != 6*time.Millisecond {
-		t.Errorf("states %v", h.States)
-	}
+	testenv.Same(t, "states", fmt.Sprint(h.States), "map[sleep:6ms sync.Mutex.Lock:6ms]")
 	checkHolder(t, l, 2, 0, 6, 0, "sleep")
 }
 
@@ -297,9 +288,7 @@ func TestHolderRunnable(t *testing.T) {
 	s.ticks(4, given, waitsFor(2, 1, get))
 	s.ticks(4, sleeps(1, in("(*cache).get", 5)), waitsFor(2, 1, get))
 	h := checkHolder(t, locksOf(s.Recording, Options{Source: readHolderText}, mutexes...), 1, 4, 4, 6, "")
-	if h.States["runnable"] != 4*time.Millisecond {
-		t.Errorf("states %v", h.States)
-	}
+	testenv.Same(t, "runnable", h.States["runnable"], 4*time.Millisecond)
 }
 
 // Selected waits count. A goroutine that is not selected can be the holder.
@@ -311,17 +300,14 @@ func TestSelectLocks(t *testing.T) {
 	s.ticks(5, sleeps(1, in("rest", 200)), sleeps(2, work, in("(*cache).get", 5)), waitsFor(3, 1, get))
 	s.Objects = mutexes
 	f := s.Finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
-	l := analyzetest.Must(Find(analyzetest.SamplesOf(t, analyzetest.Selection(t, stream.Selection{Goroutines: []uint64{3}}, "", ""), f), Options{Source: readHolderText}))(t)
+	l := testenv.Must(Find(analyzetest.SamplesOf(t, analyzetest.Selection(t, stream.Selection{Goroutines: []uint64{3}}, "", ""), f), Options{Source: readHolderText}))
 	checkHolder(t, l, 1, 10, 0, 0, "sleep")
-	if x := l.Locks[0]; x.Waited != 10*time.Millisecond || x.Waits != 1 || x.Goroutines != 1 {
-		t.Errorf("%+v", x)
-	}
+	x := l.Locks[0]
+	testenv.Same(t, "waits", fmt.Sprint(x.Waited, x.Waits, x.Goroutines), "10ms 1 1")
 	w, err := FindWaits(analyzetest.SamplesOf(t, analyzetest.Selection(t, stream.Selection{States: []string{"sync.Mutex.Lock"}}, "10ms", ""), f),
 		WaitOptions{Goroutine: 3, Options: Options{Source: readHolderText}})
 	testenv.OK(t, err)
 	// At 10 ms nobody was seen waiting before.
 	checkChain(t, w, 5, "sync.Mutex.Lock (*cache).get", "holds sleep (*cache).work")
-	if w.Time != 5*time.Millisecond || w.Duration != 5*time.Millisecond {
-		t.Errorf("%+v", w)
-	}
+	testenv.Same(t, "time and duration", fmt.Sprint(w.Time, w.Duration), "5ms 5ms")
 }

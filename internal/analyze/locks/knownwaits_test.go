@@ -38,9 +38,7 @@ func TestKnownWaits(t *testing.T) {
 		r.Objects = []tachyon.Object{{Number: address, Kind: tachyon.ObjectConnection, Name: "tcp 10.2.3.4:543"}}
 		s := analyzetest.SamplesOf(t, stream.Options{Objects: true}, r.Finish(tachyon.Session{Source: "native", Markers: true}))
 		w := testenv.Must(FindWaits(s, WaitOptions{Goroutine: 1}))
-		if len(w.Chains) != 1 || w.Chains[0].Name != want {
-			t.Errorf("want %q: %+v", want, w.Chains)
-		}
+		testenv.Same(t, "name", w.Chains[0].Name, want)
 	}
 }
 

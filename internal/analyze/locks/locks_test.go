@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -32,31 +34,28 @@ func locksOf(r *analyzetest.Recording, o Options, objects ...tachyon.Object) *Lo
 	r.T.Helper()
 	r.Objects = objects
 	f := r.Finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
-	l := analyzetest.Must(Find(analyzetest.SamplesOf(r.T, stream.Options{Objects: true}, f), o))(r.T)
-	return l
+	return testenv.Must(Find(analyzetest.SamplesOf(r.T, stream.Options{Objects: true}, f), o))
 }
 
-func findLock(t *testing.T, l *Locks, name string) *Lock {
-	t.Helper()
-	for i := range l.Locks {
-		if l.Locks[i].Name == name {
-			return &l.Locks[i]
-		}
+// text is a line for each lock: what it is, its waits, and where the first one is.
+func text(l *Locks) string {
+	out := "\n"
+	for _, x := range l.Locks {
+		s := x.Sites[0]
+		out += fmt.Sprintf("%s %s %d*%d %s [%d]: %v (%v by site), %d of %d, at most %v; %d at %s:%d %s %d %v\n", x.Kind, x.Name, x.Object, x.Objects, x.Address, x.Capacity,
+			x.Waited, x.BySite, x.Waits, x.Goroutines, x.Longest, len(x.Sites), s.Func, s.Line, s.Reason, s.Waits, s.Waited)
 	}
-	t.Fatalf("no lock %s: %+v", name, l.Locks)
-	return nil
+	return out
 }
 
 // A wait for a semaphore of the runtime is in the list of locks, unless it is the collector's.
 func TestCollectorWaits(t *testing.T) {
 	r := analyzetest.Record(t)
-	for at := uint64(1000); at <= 10_000; at += 1000 {
-		r.Add(1, at, 0, append(analyzetest.WaitFor("semacquire", 0), analyzetest.Place("runtime.semacquire1", 1), analyzetest.Place("main.acquire", 4))...)
-		r.Add(2, at, 0, append(analyzetest.WaitFor("semacquire", 0), analyzetest.Place("runtime.semacquire1", 1), analyzetest.Place("runtime.gcStart", 2), analyzetest.Place("main.alloc", 3))...)
-	}
-	if l := locksOf(r, Options{}); len(l.Locks) != 1 || l.Locks[0].Name != "semaphore in main.acquire" || l.Locks[0].Waited != 10*time.Millisecond {
-		t.Errorf("%+v", l)
-	}
+	r.Every(1000, 1000, 10_000, 1, 0, append(analyzetest.WaitFor("semacquire", 0), analyzetest.Place("runtime.semacquire1", 1), analyzetest.Place("main.acquire", 4))...)
+	r.Every(1000, 1000, 10_000, 2, 0, append(analyzetest.WaitFor("semacquire", 0), analyzetest.Place("runtime.semacquire1", 1), analyzetest.Place("runtime.gcStart", 2), analyzetest.Place("main.alloc", 3))...)
+	testenv.Same(t, "locks", text(locksOf(r, Options{})), `
+semaphore semaphore in main.acquire 0*0  [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.acquire:4 semacquire 1 10ms
+`)
 }
 
 func TestLockWaits(t *testing.T) {
@@ -83,37 +82,16 @@ func TestLockWaits(t *testing.T) {
 		tachyon.Object{Number: 4, Kind: tachyon.ObjectRWMutex, Addr: 0x6008, Static: 0x6008, Symbol: "main.tables", Offset: 8},
 		tachyon.Object{Number: 5, Kind: tachyon.ObjectChannel, Addr: 0xc000030000, Capacity: 3},
 	)
-	if want := 61 * time.Millisecond; l.Waited != want {
-		t.Errorf("waited %v for locks, want %v", l.Waited, want)
-	}
-	if x := l.Locks[0]; x.Name != "example.com/v2.1.mu" || x.Object != 3 || x.Waited != 21*time.Millisecond || x.BySite != 10*time.Millisecond || x.Waits != 3 ||
-		x.Longest != 10*time.Millisecond || len(x.Sites) != 1 || x.Sites[0].Waits != 3 || x.Goroutines != 1 {
-		t.Errorf("the first one is %+v", x)
-	}
-	count := 0
-	for _, x := range l.Locks {
-		if x.Name == "c.mu" {
-			count++
-			if x.Waited != 10*time.Millisecond || x.Kind != tachyon.ObjectMutex || (x.Object == 1) != (x.Address == "0xc000010000") {
-				t.Errorf("%+v", x)
-			}
-		}
-	}
-	if count != 3 {
-		t.Errorf("%d locks have the name c.mu, want those with the numbers 1 and 2 and the one without", count)
-	}
-	if x := findLock(t, l, "main.tables+8"); x.Kind != tachyon.ObjectRWMutex || x.Sites[0].Reason != "sync.RWMutex.RLock" {
-		t.Errorf("%+v", x)
-	}
-	if x := findLock(t, l, "c.jobs"); x.Capacity != 3 || x.IsLock() || x.Sites[0].Line != 5 {
-		t.Errorf("%+v", x)
-	}
-	findLock(t, l, "group")
-	for i := range l.Locks {
-		if i > 0 && l.Locks[i].IsLock() && !l.Locks[i-1].IsLock() {
-			t.Error("locks are not first")
-		}
-	}
+	testenv.Same(t, "waited for locks", l.Waited, 61*time.Millisecond)
+	testenv.Same(t, "locks", text(l), `
+sync.Mutex example.com/v2.1.mu 3*0 0x5000 [0]: 21ms (10ms by site), 3 of 1, at most 10ms; 1 at main.f:9 sync.Mutex.Lock 3 21ms
+sync.Mutex c.mu 0*0  [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.(*cache).get:4 sync.Mutex.Lock 1 10ms
+sync.Mutex c.mu 1*0 0xc000010000 [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.(*cache).get:4 sync.Mutex.Lock 1 10ms
+sync.Mutex c.mu 2*0 0xc000020000 [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.(*cache).get:4 sync.Mutex.Lock 1 10ms
+sync.RWMutex main.tables+8 4*0 0x6008 [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.g:9 sync.RWMutex.RLock 1 10ms
+chan c.jobs 5*0 0xc000030000 [3]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.(*cache).get:5 chan receive 1 10ms
+sync.WaitGroup group 0*0  [0]: 10ms (0s by site), 2 of 1, at most 9ms; 1 at main.(*cache).get:6 sync.WaitGroup.Wait 2 10ms
+`)
 }
 
 // Without source, objects in the heap are named after functions.
@@ -125,9 +103,11 @@ func TestLockNamesWithoutSource(t *testing.T) {
 	r.Add(2, 2000, 0, append(analyzetest.WaitFor("chan send", 5), analyzetest.Place("main.send", 4))...)
 	l := locksOf(r, Options{Source: readLockSource}, tachyon.Object{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000},
 		tachyon.Object{Number: 7, Kind: tachyon.ObjectSelect, Members: []int32{5, 6}})
-	findLock(t, l, "Mutex in store.(*cache[go.shape.int]).get")
-	findLock(t, l, "channel in main.send")
-	findLock(t, l, "select of channel in main.send, channel 6")
+	testenv.Same(t, "locks", text(l), `
+sync.Mutex Mutex in store.(*cache[go.shape.int]).get 1*0 0xc000010000 [0]: 1ms (0s by site), 1 of 1, at most 1ms; 1 at example.com/app/store.(*cache[go.shape.int]).get:4 sync.Mutex.Lock 1 1ms
+chan channel in main.send 5*0  [0]: 1ms (0s by site), 1 of 1, at most 1ms; 1 at main.send:4 chan send 1 1ms
+select select of channel in main.send, channel 6 7*0  [0]: 1ms (0s by site), 1 of 1, at most 1ms; 1 at main.loop:4 select 1 1ms
+`)
 }
 
 // A writer that waits for another writer waits for the Mutex in a RWMutex.
@@ -136,9 +116,10 @@ func TestLockOfWriters(t *testing.T) {
 	r.Add(1, 1000, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 1), analyzetest.Place("sync.(*RWMutex).Lock", 150), analyzetest.Place("main.write", 4))...)
 	r.Add(2, 1000, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 0), analyzetest.Place("sync.(*RWMutex).Lock", 150), analyzetest.Place("main.other", 4))...)
 	l := locksOf(r, Options{Source: readLockSource}, tachyon.Object{Number: 1, Kind: tachyon.ObjectRWMutex, Addr: 0xc000010000})
-	if len(l.Locks) != 2 || l.Locks[0].Kind != tachyon.ObjectRWMutex || l.Locks[1].Kind != tachyon.ObjectRWMutex || l.Locks[0].Sites[0].Line != 4 {
-		t.Errorf("%+v", l.Locks)
-	}
+	testenv.Same(t, "locks", text(l), `
+sync.RWMutex RWMutex in main.other 0*0  [0]: 1ms (0s by site), 1 of 1, at most 1ms; 1 at main.other:4 sync.Mutex.Lock 1 1ms
+sync.RWMutex RWMutex in main.write 1*0 0xc000010000 [0]: 1ms (0s by site), 1 of 1, at most 1ms; 1 at main.write:4 sync.Mutex.Lock 1 1ms
+`)
 }
 
 // Locks of one name are told apart by the function that waits for them, if the source does not tell their type.
@@ -171,11 +152,9 @@ func TestLocksOfOneName(t *testing.T) {
 		{read, "s.mu of a.Server; s.mu of b.Queue"},
 	} {
 		names := []string{}
-		for _, x := range analyzetest.Must(Find(s, Options{Source: c.read}))(t).Locks {
+		for _, x := range testenv.Must(Find(s, Options{Source: c.read})).Locks {
 			names = append(names, x.Name)
 		}
-		if got := strings.Join(names, "; "); got != c.want {
-			t.Errorf("names: %s, want %s", got, c.want)
-		}
+		testenv.Same(t, "names", strings.Join(names, "; "), c.want)
 	}
 }

@@ -21,36 +21,20 @@ import (
 // source the lines between Lock and Unlock are a guess. Holds of up to a tick are said to be too short to tell.
 func TestHoldersOfSessions(t *testing.T) {
 	var text strings.Builder
-	for _, c := range []struct {
-		name     string
-		channels bool
-		role     string
-	}{
-		{"sleeps", false, RoleHolds},
-		{"computes", false, RoleHolds},
-		{"computes-shortly", false, RoleHolds},
-		{"refresher", false, RoleHolds},
-		{"two-of-one-type", false, RoleHolds},
-		{"slow-reader", false, RoleHolds},
-		{"nested", false, RoleHolds},
-		{"leaky-server", false, RoleHolds},
-		{"places", true, RoleHolds},
-		{"places-in-select", true, RoleHolds},
-		{"places-wrapped", true, RoleHolds},
-		{"places-of-goroutines", true, RoleHolds},
-		{"rendezvous", true, RoleOtherSide},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := analyzetest.OpenSession(t, "../testdata/sessions", c.name)
-			got, most := compareHolders(t, s, Options{Channels: c.channels, Source: analyzetest.SourceOfSessions})
-			fmt.Fprintf(&text, "%s %+v", c.name, got)
-			if got.right < 19*got.wrong && c.name != "computes-shortly" || got.right < 5*got.wrong || got.unknown > got.all()/10 {
+	for _, name := range strings.Fields("sleeps computes computes-shortly refresher two-of-one-type slow-reader nested leaky-server places places-in-select places-wrapped places-of-goroutines rendezvous") {
+		t.Run(name, func(t *testing.T) {
+			channels, role := strings.HasPrefix(name, "places"), RoleHolds
+			if name == "rendezvous" {
+				channels, role = true, RoleOtherSide
+			}
+			s := analyzetest.OpenSession(t, "../testdata/sessions", name)
+			got, most := compareHolders(t, s, Options{Channels: channels, Source: analyzetest.SourceOfSessions})
+			fmt.Fprintf(&text, "%s %+v", name, got)
+			if got.right < 19*got.wrong && name != "computes-shortly" || got.right < 5*got.wrong || got.unknown > got.all()/10 {
 				t.Errorf("holders %+v", got)
 			}
-			if h := most.Holder; h.Role != c.role || h.TooShort != strings.HasPrefix(c.name, "computes") {
-				t.Errorf("role %s, too short: %v", h.Role, h.TooShort)
-			}
-			if c.channels { // are like locks only where the source says so
+			testenv.Same(t, "role, too short", fmt.Sprint(most.Holder.Role, most.Holder.TooShort), fmt.Sprint(role, strings.HasPrefix(name, "computes")))
+			if channels { // are like locks only where the source says so
 				text.WriteByte('\n')
 				return
 			}

@@ -25,8 +25,7 @@ func (s *stepper) waits(o WaitOptions, objects ...tachyon.Object) *Waits {
 	if o.Source == nil {
 		o.Source = readHolderText
 	}
-	w := analyzetest.Must(FindWaits(analyzetest.SamplesOf(s.T, stream.Options{Objects: true}, f), o))(s.T)
-	return w
+	return testenv.Must(FindWaits(analyzetest.SamplesOf(s.T, stream.Options{Objects: true}, f), o))
 }
 
 // checkChain follows the first nodes and compares each with "role state function", and the last one's time.
@@ -44,10 +43,16 @@ func checkChain(t *testing.T, w *Waits, ms int, want ...string) *WaitNode {
 		}
 		list = n.Next
 	}
-	if n.Time != time.Duration(ms)*time.Millisecond {
-		t.Errorf("%s has %v, want %d ms", want[len(want)-1], n.Time, ms)
-	}
+	testenv.Same(t, want[len(want)-1], n.Time, time.Duration(ms)*time.Millisecond)
 	return n
+}
+
+// checkUnknown is checkChain of a last node whose cause is unknown for all of the time.
+func checkUnknown(t *testing.T, w *Waits, ms int, want ...string) {
+	t.Helper()
+	if n := checkChain(t, w, ms, want...); len(n.Next) != 0 || n.Unknown != n.Time {
+		t.Errorf("it has a cause: %+v", n)
+	}
 }
 
 // Who holds a lock and is in C is in the state that reports have for it, blocked or on a core.
@@ -93,41 +98,33 @@ func TestWaitsOfDeadlock(t *testing.T) {
 		}
 	}
 	look(w.Chains, 0)
-	if !found {
-		t.Errorf("no cycle: %+v", w)
-	}
+	testenv.Same(t, "a cycle", found, true)
 }
 
-// A wait that has not ended is for all children that have not ended either.
-func TestWaitsOfGroupNow(t *testing.T) {
-	s := stepper{Recording: analyzetest.Record(t)}
-	for id := uint64(2); id <= 4; id++ {
-		s.Goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000})
-	}
-	wait := did{1, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
-	s.ticks(10, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)), sleeps(4, in("other", 320)))
-	s.ticks(20, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)))
-	n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 30, "sync.WaitGroup.Wait fan", "last child sleep part")
-	if n.Others != 1 || n.Alone != 0 {
-		t.Errorf("%+v", n)
-	}
-}
-
-// A child that goes on after the wait is none for which a WaitGroup waited, even if the profile ends at once. Goroutine 2 is the last that
-// ended.
-func TestWaitsOfGroupThatEnds(t *testing.T) {
-	s := stepper{Recording: analyzetest.Record(t)}
-	for id := uint64(2); id <= 4; id++ {
-		s.Goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000})
-	}
-	wait := did{1, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
-	signals := did{4, 0, []tachyon.Frame{{Func: "[select]"}, in("signals", 330)}}
-	s.ticks(10, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)), signals)
-	s.ticks(20, wait, sleeps(2, in("part", 310)), signals)
-	s.ticks(1, did{1, analyzetest.Running, []tachyon.Frame{in("fan", 301)}}, signals)
-	n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 30, "sync.WaitGroup.Wait fan", "last child sleep part")
-	if n.Goroutine != 2 || n.Others != 0 || n.Alone != 20*time.Millisecond {
-		t.Errorf("%+v", n)
+// A wait that has not ended is for all children that have not ended either. A child that goes on after the wait is none for which a
+// WaitGroup waited, even if the profile ends at once. Goroutine 2 is the last that ended.
+func TestWaitsOfGroup(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		s := stepper{Recording: analyzetest.Record(t)}
+		for id := uint64(2); id <= 4; id++ {
+			s.Goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000})
+		}
+		wait := did{1, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
+		if ends {
+			signals := did{4, 0, []tachyon.Frame{{Func: "[select]"}, in("signals", 330)}}
+			s.ticks(10, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)), signals)
+			s.ticks(20, wait, sleeps(2, in("part", 310)), signals)
+			s.ticks(1, did{1, analyzetest.Running, []tachyon.Frame{in("fan", 301)}}, signals)
+		} else {
+			s.ticks(10, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)), sleeps(4, in("other", 320)))
+			s.ticks(20, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)))
+		}
+		n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 30, "sync.WaitGroup.Wait fan", "last child sleep part")
+		if ends {
+			testenv.Same(t, "it ends", fmt.Sprint(n.Goroutine, n.Others, n.Alone), "2 0 20ms")
+		} else {
+			testenv.Same(t, "it goes on", fmt.Sprint(n.Others, n.Alone), "1 0s")
+		}
 	}
 }
 
@@ -145,9 +142,7 @@ func TestWaitsOfAnswer(t *testing.T) {
 	s.ticks(10, ask, sleeps(2, in("answer", 410)))
 	s.ticks(10, ask)
 	s.ticks(10, did{1, analyzetest.Running, []tachyon.Frame{in("ask", 401)}})
-	if n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 20, "select ask"); len(n.Next) != 0 || n.Unknown != 20*time.Millisecond {
-		t.Errorf("the goroutine that ended earlier is said to be the reason: %+v", n)
-	}
+	checkUnknown(t, s.waits(WaitOptions{Goroutine: 1}), 20, "select ask") // the other goroutine ended earlier
 }
 
 // A child that ends after the wait, because its parent does, is no cause, and neither is one that waits for a channel when it ends, or one
@@ -169,9 +164,8 @@ func TestWaitsOfChildrenThatEndToo(t *testing.T) {
 		s.ticks(10, ask, test.child)
 		s.ticks(test.later, goesOn, test.child)
 		s.ticks(5-test.later, goesOn)
-		if n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select ask"); len(n.Next) != 0 || n.Unknown != 10*time.Millisecond {
-			t.Errorf("a child that %s is said to be the cause: %+v", test.name, n)
-		}
+		t.Log("a child that " + test.name)
+		checkUnknown(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select ask")
 	}
 }
 
@@ -192,9 +186,7 @@ func TestWaitsOfWhoRan(t *testing.T) {
 		}
 		w := s.waits(WaitOptions{Goroutine: 1})
 		if both {
-			if n := checkChain(t, w, 10, "chan receive (*box).take"); len(n.Next) != 0 || n.Unknown != 10*time.Millisecond {
-				t.Errorf("%+v", n)
-			}
+			checkUnknown(t, w, 10, "chan receive (*box).take")
 		} else if n := checkChain(t, w, 10, "chan receive (*box).take", "other side sleep (*box).fill"); n.Goroutine != 3 || n.Others != 0 {
 			t.Errorf("%+v", n)
 		}
@@ -227,9 +219,7 @@ func TestWaitsOfSlowConsumer(t *testing.T) {
 		s.ticks(1, did{1, analyzetest.Running, []tachyon.Frame{in("produce", 43)}}, consumes(2, true), consumes(3, false), consumes(4, true))
 		w := s.waits(WaitOptions{Goroutine: 1})
 		if rounds == 5 {
-			if n := checkChain(t, w, 20, "chan send produce"); len(n.Next) != 0 {
-				t.Errorf("five times are not enough: %+v", n)
-			}
+			testenv.Same(t, "causes after five times", len(checkChain(t, w, 20, "chan send produce").Next), 0)
 		} else if n := checkChain(t, w, 80, "chan send produce", "other side sleep consume"); n.Goroutine != 2 || n.Others != 0 || n.In == nil || n.In.Func != "main.drain" {
 			t.Errorf("%+v", n)
 		}
@@ -241,9 +231,7 @@ func TestLiteralOnALine(t *testing.T) {
 	f := syntax.NewSources(readHolderText).File(&tachyon.Frame{File: "/home/u/app/cache.go", Func: "main.limited", Line: 58})
 	for name, ops := range map[string]int{"limited": 0, "limited.func1": 1, "limited.func1.2": 1} {
 		frame := in(name, 58)
-		if x := f.Of(&frame); len(x.Ops) != ops {
-			t.Errorf("%s has %d operations, want %d", name, len(x.Ops), ops)
-		}
+		testenv.Same(t, name, len(f.Of(&frame).Ops), ops)
 	}
 }
 
@@ -255,9 +243,7 @@ func TestWaitsOfLibraries(t *testing.T) {
 	s.ticks(10, did{1, 0, conn}, did{2, 0, append(analyzetest.WaitFor("IO wait", 0), analyzetest.Place("net/http.(*connReader).backgroundRead", 600))})
 	s.ticks(5, did{1, analyzetest.Running, []tachyon.Frame{in("serve", 501)}})
 	n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select serve")
-	if n.Name != "a free connection of sql.DB" || n.Kind != "" || len(n.Next) != 0 || n.Unknown != 0 {
-		t.Errorf("%+v", n)
-	}
+	testenv.Same(t, "wait", fmt.Sprintf("%s|%s|%d|%v", n.Name, n.Kind, len(n.Next), n.Unknown), "a free connection of sql.DB||0|0s")
 }
 
 // Who waits for a connection of a pool waits for those that have one: in the library, or in the program between the call that returns one
@@ -308,9 +294,8 @@ func TestWaitsOfPool(t *testing.T) {
 					t.Errorf("%+v", by)
 				}
 			}
-			if slices.Sort(got); !slices.Equal(got, test.want) || n.Name != name {
-				t.Errorf("%q is held by %v, want %v: %+v", n.Name, got, test.want, n)
-			}
+			slices.Sort(got)
+			testenv.Same(t, "what is waited for, and who has it", fmt.Sprint(n.Name, got), fmt.Sprint(name, test.want))
 		})
 	}
 }
@@ -322,15 +307,11 @@ func TestWaitsOfManyOthers(t *testing.T) {
 	for g := range uint64(140) {
 		w.addTo(n, g, 1)
 	}
-	if len(n.goroutines) != 140 || n.more {
-		t.Errorf("%d, %v", len(n.goroutines), n.more)
-	}
+	testenv.Same(t, "goroutines", fmt.Sprint(len(n.goroutines), n.more), "140 false")
 	for g := range uint64(170) {
 		w.addTo(n, g, 1)
 	}
-	if len(n.goroutines) != 150 || !n.more {
-		t.Errorf("%d, %v", len(n.goroutines), n.more)
-	}
+	testenv.Same(t, "goroutines", fmt.Sprint(len(n.goroutines), n.more), "150 true")
 }
 
 // Each of 60 goroutines waits for one of 60 others, which wait for one of these. All chains together would take
@@ -393,9 +374,7 @@ func TestAliveChildren(t *testing.T) {
 		}
 		most = max(most, len(got))
 	}
-	if most > 30 || most == 0 {
-		t.Errorf("%d live at once", most)
-	}
+	testenv.Within(t, "live at once", most, 1, 30)
 }
 
 // Who waits for an equal call waits for the goroutine that makes it, if there is only one that makes any.

@@ -9,6 +9,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -103,7 +104,7 @@ func TestApartOfSurvey(t *testing.T) {
 	recording := apartRecording(t)
 	recording.Every(1000, 1000, 6*analyzetest.OneSecond, 50, tachyon.Moved, tachyon.Frame{Func: "[IO wait]", Line: 3}, analyzetest.Place("net.(*TCPListener).Accept", 1), analyzetest.Place("main.listen", 1))
 	src := analyzetest.SamplesOf(t, Options{}.Stream(), recording.Finish(tachyon.Session{Source: "native", Markers: true, Duration: 6 * time.Second})).Source
-	survey := analyzetest.Must(NewSurvey(src, Options{Idle: true}, nil))(t)
+	survey := testenv.Must(NewSurvey(src, Options{Idle: true}, nil))
 	for kind, want := range []bool{Leaked: true, Client: true, Debug: true} {
 		if got := len(survey.Apart[kind]) > 0; got != want {
 			t.Errorf("%s: %v", apartNames[kind], survey.Apart[kind])

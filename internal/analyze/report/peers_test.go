@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -48,28 +49,17 @@ func TestFarEndRows(t *testing.T) {
 		o.Select = &stream.Selection{Peers: c.peers}
 		src := analyzetest.SamplesOf(t, o, f).Source
 		_, rows := reportOf(t, src, Options{Group: c.by, Idle: true}, profile.ReportOptions{By: profile.ByGroup})
-		if len(rows) != len(c.want) {
-			t.Errorf("by %s of %v: %v", c.by, c.peers, rows)
-		}
-		for name, want := range c.want {
-			if rows[name].Self != want {
-				t.Errorf("by %s of %v: %s has %v, want %v", c.by, c.peers, name, rows[name].Self, want)
-			}
-		}
+		testenv.Same(t, fmt.Sprint("by ", c.by, " of ", c.peers), fmt.Sprint(selfs(rows)), fmt.Sprint(c.want))
 	}
 	// Who does not ask for objects gets no numbers, also if far ends select.
 	src := analyzetest.SamplesOf(t, stream.Options{Select: &stream.Selection{Peers: []string{"10.2.3.4"}}}, f).Source
 	sum := time.Duration(0)
 	for s, err := range src.Samples() {
 		testenv.OK(t, err)
-		if leaf := leafOf(src, s.Stack); leaf.Func != "[IO wait]" || leaf.Line != 0 {
-			t.Errorf("a sample of %+v", leaf)
-		}
+		testenv.Same(t, "the leaf", *leafOf(src, s.Stack), tachyon.Frame{Func: "[IO wait]"})
 		sum += s.Wall
 	}
-	if sum != 2*all {
-		t.Errorf("%v, want %v", sum, 2*all)
-	}
+	testenv.Same(t, "sum", sum, 2*all)
 }
 
 // TestIsPeer asks for far ends in all the ways that are accepted, and for others.
@@ -86,9 +76,7 @@ func TestIsPeer(t *testing.T) {
 		"eventfd":                   {"eventfd"},
 	} {
 		for _, ask := range []string{"", "tcp", "10.2.3", "0.2.3.4", "432", ":543", "10.2.3.4:543", "8080", "/run", "from"} {
-			if stream.IsPeer(name, ask) {
-				t.Errorf("%q is %q", name, ask)
-			}
+			testenv.Same(t, name+" is "+ask, stream.IsPeer(name, ask), false)
 		}
 		for _, ask := range want {
 			if !stream.IsPeer(name, ask) || slices.Contains(want, "") {

@@ -26,10 +26,8 @@ func twoProcesses(t *testing.T) (list []*reader.Reader) {
 		{Host: "web-2", PID: 7, Program: "server", Version: "(devel)", VCS: map[string]string{"vcs.revision": "0123456789abcdef"}},
 	} {
 		r := analyzetest.Record(t)
-		for at := uint64(1000); at <= 100_000; at += 1000 {
-			r.Add(1, at, analyzetest.Running, analyzetest.Place("main.work", 5))
-			r.Add(2, at, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.call", 9))
-		}
+		r.Every(1000, 1000, 100_000, 1, analyzetest.Running, analyzetest.Place("main.work", 5))
+		r.Every(1000, 1000, 100_000, 2, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.call", 9))
 		scheduler := tachyon.Sample{Thread: 1 << 62, Interpreter: tachyon.Process, Time: analyzetest.Start + 100_000, Status: tachyon.OnCPU}
 		testenv.OK(t, r.W.WriteFrames(&scheduler, []tachyon.Frame{{Func: tachyon.FuncScheduler}}))
 		for id := uint64(1); id <= 2; id++ {
@@ -58,13 +56,7 @@ func TestProcesses(t *testing.T) {
 	} {
 		src := analyzetest.SamplesOf(t, Options{}.Stream(), files...).Source
 		_, rows := reportOf(t, src, Options{Group: ByLabel + by, Idle: true}, profile.ReportOptions{By: profile.ByGroup})
-		got := map[string]time.Duration{}
-		for _, r := range rows {
-			got[r.Name] = r.Self
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("by %s: %v, want %v", by, got, want)
-		}
+		testenv.Same(t, "by "+by, fmt.Sprint(selfs(rows)), fmt.Sprint(want))
 	}
 	for _, c := range []struct {
 		labels []stream.Label
@@ -80,9 +72,7 @@ func TestProcesses(t *testing.T) {
 		o := Options{}.Stream()
 		o.Select = &stream.Selection{Labels: c.labels, States: c.states}
 		report, _ := reportOf(t, analyzetest.SamplesOf(t, o, files...).Source, Options{Idle: true}, profile.ReportOptions{})
-		if report.Total != c.want {
-			t.Errorf("%v: %v, want %v", o.Select, report.Total, c.want)
-		}
+		testenv.Same(t, o.Select, report.Total, c.want)
 	}
 }
 
@@ -92,16 +82,12 @@ func TestProcessesDoNotMix(t *testing.T) {
 	var files []*reader.Reader
 	for n := range 2 {
 		r := analyzetest.Record(t)
-		for at := uint64(step); at <= 100*step; at += step {
-			r.Add(1, at, analyzetest.Running, analyzetest.Place("main.serve", 3), analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 9), analyzetest.Place("net/http.(*conn).serve", 30))
-			r.Add(2, at, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 1), analyzetest.Place("main.get", 4))...)
-			r.Add(3, at, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 2), analyzetest.Place("main.all", 7))...)
-			r.Add(4, at, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.one", 8))
-		}
+		r.Every(step, step, 100*step, 1, analyzetest.Running, analyzetest.Place("main.serve", 3), analyzetest.Place("net/http.HandlerFunc.ServeHTTP", 9), analyzetest.Place("net/http.(*conn).serve", 30))
+		r.Every(step, step, 100*step, 2, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 1), analyzetest.Place("main.get", 4))...)
+		r.Every(step, step, 100*step, 3, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 2), analyzetest.Place("main.all", 7))...)
+		r.Every(step, step, 100*step, 4, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.one", 8))
 		for id := uint64(20); id < 28; id++ { // leaked
-			for at := (id - 18) * 4 * step; at <= 100*step; at += step {
-				r.Add(id, at, 0, tachyon.Frame{Func: "[chan receive]"}, analyzetest.Place("main.stuck", 90))
-			}
+			r.Every(step, (id-18)*4*step, 100*step, id, 0, tachyon.Frame{Func: "[chan receive]"}, analyzetest.Place("main.stuck", 90))
 			r.Goroutine(tachyon.Goroutine{ID: id, First: (id - 18) * 4 * step, FirstWeight: 1, CreatedBy: "main.leak", CreatedAt: "/home/u/app/main.go:2"})
 		}
 		for id := uint64(1); id <= 4; id++ {
@@ -120,39 +106,24 @@ func TestProcessesDoNotMix(t *testing.T) {
 		}))
 	}
 	o := stream.Options{Labels: true, Objects: true}
-	blocked := analyzetest.Must(locks.Find(analyzetest.SamplesOf(t, o, files...), locks.Options{}))(t)
-	mutexes := 0
-	for _, l := range blocked.Locks {
+	mutexes := ""
+	for _, l := range testenv.Must(locks.Find(analyzetest.SamplesOf(t, o, files...), locks.Options{})).Locks {
 		if l.Name == "main.mu" {
-			mutexes++
-			if l.Waited != 10*time.Second || l.Goroutines != 1 {
-				t.Errorf("a lock of two processes: %+v", l)
-			}
+			mutexes += fmt.Sprintf("%v of %d; ", l.Waited, l.Goroutines)
 		}
 	}
-	if mutexes != 2 {
-		t.Errorf("%d blocked main.mu, want one of each process: %+v", mutexes, blocked.Locks)
-	}
-	served := analyzetest.Must(requests.Find(analyzetest.SamplesOf(t, o, files...), requests.Options{Slowest: 5}))(t)
-	if served.Unfinished != 2 {
-		t.Errorf("served of two processes: %+v", served)
-	}
-	growth := analyzetest.Must(leaks.Find(analyzetest.SamplesOf(t, o, files...)))(t)
-	if len(growth.Groups) != 1 || growth.Groups[0].End != 16 {
-		t.Errorf("growth of two processes: %+v, want 16 goroutines", growth.Groups)
-	}
+	testenv.Same(t, "locks main.mu, one of each process", mutexes, "10s of 1; 10s of 1; ")
+	served := testenv.Must(requests.Find(analyzetest.SamplesOf(t, o, files...), requests.Options{Slowest: 5}))
+	testenv.Same(t, "unfinished requests of two processes", served.Unfinished, 2)
+	growth := testenv.Must(leaks.Find(analyzetest.SamplesOf(t, o, files...)))
+	testenv.Same(t, "groups of two processes, goroutines", [2]int{len(growth.Groups), growth.Groups[0].End}, [2]int{1, 16})
 	src := analyzetest.SamplesOf(t, o, files...).Source
 	_, rows := reportOf(t, src, Options{Goroutines: true, Idle: true, Apart: true}, profile.ReportOptions{By: profile.ByGoroutine})
-	if len(rows) != 24 || src.Goroutines() != 24 {
-		t.Errorf("%d goroutines, rows %v, want twelve of each process", src.Goroutines(), rows)
-	}
+	testenv.Same(t, "goroutines, twelve of each process", [2]int{len(rows), src.Goroutines()}, [2]int{24, 24})
 	// The second process's goroutine 3 waits for its child, the first one's has none.
 	for id, want := range map[uint64]bool{3: false, 3 + 1_000_000_000_000: true} {
-		w := analyzetest.Must(locks.FindWaits(analyzetest.SamplesOf(t, o, files...), locks.WaitOptions{Goroutine: id}))(t)
-		text := fmt.Sprintf("%+v", w)
-		if strings.Contains(text, "main.one") != want {
-			t.Errorf("goroutine %d: %s", id, text)
-		}
+		w := testenv.Must(locks.FindWaits(analyzetest.SamplesOf(t, o, files...), locks.WaitOptions{Goroutine: id}))
+		testenv.Same(t, fmt.Sprintf("goroutine %d: %+v", id, w), strings.Contains(fmt.Sprintf("%+v", w), "main.one"), want)
 	}
 }
 
@@ -179,12 +150,10 @@ func TestLeaksOfProcesses(t *testing.T) {
 			}))
 		}
 		s := analyzetest.SamplesOf(t, Options{}.Stream(), files...)
-		found := analyzetest.Must(leaks.Find(s))(t)
-		survey := analyzetest.Must(NewSurvey(s.Source, Options{}, nil))(t)
+		found := testenv.Must(leaks.Find(s))
+		survey := testenv.Must(NewSurvey(s.Source, Options{}, nil))
 		for _, l := range []*leaks.Leaks{found, survey.Leaks} {
-			if len(l.Groups) != 1 || l.Goroutines != 48 || l.Duration != 10*time.Second+2*time.Duration(shift)*time.Microsecond {
-				t.Fatalf("starts %d µs apart: %+v", shift, l)
-			}
+			testenv.Same(t, fmt.Sprint("starts apart by µs ", shift), fmt.Sprint(len(l.Groups), l.Goroutines, l.Duration), fmt.Sprint(1, 48, 10*time.Second+2*time.Duration(shift)*time.Microsecond))
 			if g := l.Groups[0]; g.Function != "main.stuck" || g.End != 24 || g.Stuck != 24 || g.Unstuck != 0 || !g.Suspect || g.PerMinute < 90 {
 				t.Errorf("starts %d µs apart: %+v", shift, g)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 )
 
@@ -25,7 +26,7 @@ import (
 func TestMeasureNoisyNeighbour(t *testing.T) {
 	measure.AtMost(t, "runnable time that is not charged to who causes it", "%", 10, func() float64 {
 		path := filepath.Join(t.TempDir(), "x.tach")
-		session := analyzetest.Must(profiler.Open(profiler.Output(path)))(t)
+		session := testenv.Must(profiler.Open(profiler.Output(path)))
 		var all sync.WaitGroup
 		var stop atomic.Bool
 		with := func(tenant string, do func()) {
@@ -50,10 +51,8 @@ func TestMeasureNoisyNeighbour(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		stop.Store(true)
 		all.Wait()
-		if err := session.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		f := analyzetest.Must(reader.Open(path))(t)
+		testenv.OK(t, session.Stop())
+		f := testenv.Must(reader.Open(path))
 		defer f.Close()
 		o := Options{Group: ByRan}
 		so := o.Stream()

@@ -10,19 +10,38 @@ import (
 	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
 // reportOf returns the rows of a report by name.
 func reportOf(t *testing.T, src *stream.Source, o Options, ro profile.ReportOptions) (*profile.Report, map[string]profile.Row) {
-	t.Helper()
-	p := analyzetest.Must(NewProfile(src, o))(t)
-	r := analyzetest.Must(profile.New(p, ro))(t)
+	p := testenv.Must(NewProfile(src, o))
+	r := testenv.Must(profile.New(p, ro))
 	rows := map[string]profile.Row{}
 	for _, row := range r.Rows {
 		rows[row.Name] = row
 	}
 	return r, rows
+}
+
+// selfs are the self times of rows.
+func selfs(rows map[string]profile.Row) map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for name, row := range rows {
+		out[name] = row.Self
+	}
+	return out
+}
+
+// nearly compares self times of rows, as exact as 10 ms.
+func nearly(t *testing.T, rows map[string]profile.Row, want map[string]time.Duration) {
+	t.Helper()
+	for name, want := range want {
+		if got := rows[name].Self; !analyzetest.Near(got, want, 0.01, time.Second) {
+			t.Errorf("%s has %v, want %v", name, got, want)
+		}
+	}
 }
 
 // Four goroutines wait for a lock whose holder reads: all of the time is that of the reading. Then nothing else waits for a second.
@@ -41,11 +60,7 @@ func TestLatencyOfLock(t *testing.T) {
 	}
 	src := analyzetest.SamplesOf(t, Options{}.Stream(), r.Finish(tachyon.Session{Source: "native", Markers: true, Duration: 3 * time.Second})).Source
 	_, rows := reportOf(t, src, Options{Weight: "latency"}, profile.ReportOptions{})
-	for name, want := range map[string]time.Duration{"[IO wait]": 2 * time.Second, "[sync.Mutex.Lock]": time.Second} {
-		if got := rows[name].Self; !analyzetest.Near(got, want, 0.002, 3*time.Second) {
-			t.Errorf("%s has %v, want %v", name, got, want)
-		}
-	}
+	nearly(t, rows, map[string]time.Duration{"[IO wait]": 2 * time.Second, "[sync.Mutex.Lock]": time.Second})
 }
 
 // One goroutine runs for 9 s, then 128 run for 1 s: of the CPU time 7 % and 93 %, of the latency 90 % and
@@ -56,39 +71,23 @@ func TestLatency(t *testing.T) {
 	serial, parallel, disk := analyzetest.Place("main.serial", 1), analyzetest.Place("main.parallel", 2), analyzetest.Place("main.read", 3)
 	park := tachyon.Frame{Func: "[IO wait]"}
 	step := uint64(10_000)
-	for at := step; at <= 9*second; at += step {
-		r.Add(1, at, analyzetest.Running, serial)
-	}
+	r.Every(step, step, 9*second, 1, analyzetest.Running, serial)
 	for id := uint64(2); id < 130; id++ {
-		for at := 9*second + step; at <= 10*second; at += step {
-			r.Add(id, at, analyzetest.Running, parallel)
-		}
+		r.Every(step, 9*second+step, 10*second, id, analyzetest.Running, parallel)
 		r.Goroutine(tachyon.Goroutine{ID: id, FirstWeight: step})
 	}
-	for at := 10*second + step; at <= 12*second; at += step {
-		r.Add(500, at, 0, park, disk)
-	}
+	r.Every(step, 10*second+step, 12*second, 500, 0, park, disk)
 	// net/http waits for connections the whole time.
 	accept := []tachyon.Frame{park, analyzetest.Place("net.(*TCPListener).Accept", 9), analyzetest.Place("net/http.(*Server).Serve", 9)}
-	for at := uint64(500_000); at <= 13*second; at += 500_000 {
-		r.Add(600, at, 0, accept...)
-	}
+	r.Every(500_000, 500_000, 13*second, 600, 0, accept...)
 	r.Goroutine(tachyon.Goroutine{ID: 1, FirstWeight: step})
 	r.Goroutine(tachyon.Goroutine{ID: 500, FirstWeight: step})
 	r.Goroutine(tachyon.Goroutine{ID: 600, FirstWeight: 500_000})
 	f := r.Finish(tachyon.Session{Source: "native", Markers: true, Duration: 13 * time.Second})
 	src := analyzetest.SamplesOf(t, Options{}.Stream(), f).Source
 	report, rows := reportOf(t, src, Options{Weight: "latency"}, profile.ReportOptions{})
-	if !analyzetest.Near(report.Total, 13*time.Second, 0.0001, 13*time.Second) {
-		t.Errorf("the shares are %v together, want 13 s", report.Total)
-	}
-	for name, want := range map[string]time.Duration{
-		"main.serial": 9 * time.Second, "main.parallel": time.Second, "[IO wait]": 2 * time.Second, FuncIdle: time.Second,
-	} {
-		if got := rows[name].Self; !analyzetest.Near(got, want, 0.002, 13*time.Second) {
-			t.Errorf("%s has %v, want %v", name, got, want)
-		}
-	}
+	testenv.Same(t, "the shares together", report.Total.Round(2*time.Millisecond), 13*time.Second)
+	nearly(t, rows, map[string]time.Duration{"main.serial": 9 * time.Second, "main.parallel": time.Second, "[IO wait]": 2 * time.Second, FuncIdle: time.Second})
 	_, rows = reportOf(t, src, Options{Weight: "cpu"}, profile.ReportOptions{})
 	if got := rows["main.parallel"].Self; !analyzetest.Near(got, 128*time.Second, 0.001, 128*time.Second) || rows["[IO wait]"].Name != "" {
 		t.Errorf("by CPU: %v", rows)
@@ -99,13 +98,11 @@ func TestLatency(t *testing.T) {
 func TestGroups(t *testing.T) {
 	r := analyzetest.Record(t)
 	lock := func(object int32) tachyon.Frame { return tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: object} }
-	for at := uint64(1000); at <= 100_000; at += 1000 {
-		r.Add(1, at, analyzetest.Running|tachyon.MainThread, analyzetest.Place("main.main", 3))
-		r.Add(2, at, 0, lock(1), analyzetest.Place("main.work", 5))
-		r.Add(3, at, 0, lock(2), analyzetest.Place("main.work", 5))
-		r.Add(4, at, analyzetest.Running, analyzetest.Place("example.com/x.TestFoo", 7), analyzetest.Place("testing.tRunner", 1))
-		r.Add(5, at, analyzetest.Running, analyzetest.Place("main.lost", 3))
-	}
+	r.Every(1000, 1000, 100_000, 1, analyzetest.Running|tachyon.MainThread, analyzetest.Place("main.main", 3))
+	r.Every(1000, 1000, 100_000, 2, 0, lock(1), analyzetest.Place("main.work", 5))
+	r.Every(1000, 1000, 100_000, 3, 0, lock(2), analyzetest.Place("main.work", 5))
+	r.Every(1000, 1000, 100_000, 4, analyzetest.Running, analyzetest.Place("example.com/x.TestFoo", 7), analyzetest.Place("testing.tRunner", 1))
+	r.Every(1000, 1000, 100_000, 5, analyzetest.Running, analyzetest.Place("main.lost", 3))
 	for id := uint64(1); id <= 5; id++ {
 		g := tachyon.Goroutine{ID: id, FirstWeight: 1000}
 		switch id {
@@ -122,36 +119,29 @@ func TestGroups(t *testing.T) {
 		{Number: 2, Kind: tachyon.ObjectMutex, Addr: 0xc000},
 	}
 	src := analyzetest.SamplesOf(t, Options{}.Stream(), r.Finish(tachyon.Session{Markers: true, Duration: 100 * time.Millisecond})).Source
+	const ms = time.Millisecond
 	for group, want := range map[string]map[string]time.Duration{
-		ByLabel + "worker": {"2": 100, "3": 100, "[no label worker]": 300},
-		ByEntry:            {"[main goroutine]": 100, "main.start": 200, "example.com/x.TestFoo": 100, "[creator unknown]": 100},
-		ByObject:           {"[running]": 300, "sync.Mutex main.cache+8 (object 1)": 100, "sync.Mutex 0xc000 (object 2)": 100},
+		ByLabel + "worker": {"2": 100 * ms, "3": 100 * ms, "[no label worker]": 300 * ms},
+		ByEntry:            {"[main goroutine]": 100 * ms, "main.start": 200 * ms, "example.com/x.TestFoo": 100 * ms, "[creator unknown]": 100 * ms},
+		ByObject:           {"[running]": 300 * ms, "sync.Mutex main.cache+8 (object 1)": 100 * ms, "sync.Mutex 0xc000 (object 2)": 100 * ms},
 	} {
-		report, rows := reportOf(t, src, Options{Group: group}, profile.ReportOptions{By: profile.ByGroup})
-		if report.Total != 500*time.Millisecond || len(rows) != len(want) {
-			t.Errorf("by %s: %v, %v", group, report.Total, rows)
-		}
-		for name, ms := range want {
-			if got := rows[name].Self; got != ms*time.Millisecond {
-				t.Errorf("by %s: %s has %v, want %d ms", group, name, got, ms)
-			}
-		}
+		_, rows := reportOf(t, src, Options{Group: group}, profile.ReportOptions{By: profile.ByGroup})
+		testenv.Same(t, "by "+group, fmt.Sprint(selfs(rows)), fmt.Sprint(want))
 		if row := rows["main.start"]; group == ByEntry && (row.File != "/src/main.go" || row.Line != 12) {
 			t.Errorf("the place is %s:%d", row.File, row.Line)
 		}
 	}
 	// Waits for different objects are one row elsewhere.
 	_, rows := reportOf(t, src, Options{}, profile.ReportOptions{By: profile.ByLine})
-	if row := rows["[sync.Mutex.Lock]"]; row.Self != 200*time.Millisecond || row.Line != 0 {
-		t.Errorf("by line: %+v", row)
-	}
+	row := rows["[sync.Mutex.Lock]"]
+	testenv.Same(t, "by line", fmt.Sprint(row.Self, row.Line), "200ms 0")
 }
 
 // A survey has what Find has, unless the profile is too large to answer at once.
 func TestSurveyRequests(t *testing.T) {
 	s := analyzetest.OpenSession(t, "../testdata/sessions", "requests")
-	want := analyzetest.Must(requests.Find(s.Samples(t), requests.Options{}))(t)
-	survey := analyzetest.Must(NewSurvey(s.Samples(t).Source, Options{}, nil))(t)
+	want := testenv.Must(requests.Find(s.Samples(t), requests.Options{}))
+	survey := testenv.Must(NewSurvey(s.Samples(t).Source, Options{}, nil))
 	defer func(samples int64, goroutines int) {
 		mostSurveyed, mostSurveyedGoroutines = samples, goroutines
 	}(mostSurveyed, mostSurveyedGoroutines)
@@ -213,12 +203,8 @@ func TestLocksLeaveOut(t *testing.T) {
 		return out + fmt.Sprintf("%v idle", l.Idle)
 	}
 	o := stream.Options{Labels: true, Creators: true, Objects: true}
-	found := analyzetest.Must(locks.Find(analyzetest.SamplesOf(t, o, file), locks.Options{Channels: true}))(t)
-	if got := text(found); got != want {
-		t.Errorf("locks: %s, want %s", got, want)
-	}
-	survey := analyzetest.Must(NewSurvey(analyzetest.SamplesOf(t, o, file).Source, Options{}, nil))(t)
-	if got := text(analyzetest.Must(survey.Locks())(t)); got != want {
-		t.Errorf("of a survey: %s, want %s", got, want)
-	}
+	found := testenv.Must(locks.Find(analyzetest.SamplesOf(t, o, file), locks.Options{Channels: true}))
+	testenv.Same(t, "locks", text(found), want)
+	survey := testenv.Must(NewSurvey(analyzetest.SamplesOf(t, o, file).Source, Options{}, nil))
+	testenv.Same(t, "of a survey", text(testenv.Must(survey.Locks())), want)
 }

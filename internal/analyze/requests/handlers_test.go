@@ -42,16 +42,18 @@ func TestReadsEndWithHandler(t *testing.T) {
 	}
 	r.Add(7, at, 0, connIdle...)
 	r.Add(7, at+analyzetest.OneSecond, 0, connIdle...)
-	s := r.Close()
-	f := testenv.Must(readFinder(s, Options{}))
+	checkReads(t, r, n, 8000, 10_000)
+}
+
+// checkReads checks that there are n requests by what reads from the connection, which begin so long after the sample before, take so
+// long, and end within a tick, in µs.
+func checkReads(t *testing.T, r *analyzetest.Recording, n int, late, length uint64) {
+	t.Helper()
+	f := testenv.Must(readFinder(r.Close(), Options{}))
 	out := f.lengths(false)
-	if len(out) != n || f.reads.Len != n {
-		t.Fatalf("%d requests, %d of them by what reads from the connection", len(out), f.reads.Len)
-	}
+	testenv.Same(t, "requests, and those by what reads from the connection", [2]int{len(out), int(f.reads.Len)}, [2]int{n, n})
 	for i, x := range out {
-		if x.last-x.first != 10_000 || x.after-x.last != 1000 || x.first-x.before != 8000 {
-			t.Fatalf("request %d: begins between %d and %d, ends between %d and %d", i, x.before, x.first, x.last, x.after)
-		}
+		testenv.Same(t, i, [3]uint64{x.first - x.before, x.last - x.first, x.after - x.last}, [3]uint64{late, length, 1000})
 	}
 }
 
@@ -80,16 +82,7 @@ func TestReadsEndWhenWoken(t *testing.T) {
 	}
 	r.Add(7, at, 0, connIdle...)
 	r.Add(7, at+analyzetest.OneSecond, 0, connIdle...)
-	f := testenv.Must(readFinder(r.Close(), Options{}))
-	out := f.lengths(false)
-	if len(out) != n || f.reads.Len != n {
-		t.Fatalf("%d requests, %d of them by what reads from the connection", len(out), f.reads.Len)
-	}
-	for i, x := range out {
-		if x.last-x.first != 9000 || x.after-x.last != 1000 {
-			t.Fatalf("request %d: begins between %d and %d, ends between %d and %d", i, x.before, x.first, x.last, x.after)
-		}
-	}
+	checkReads(t, r, n, 1000, 9000)
 }
 
 // A connection that ran between two samples, and waits for the next request at both, served requests that nobody saw.
@@ -117,7 +110,7 @@ func TestRequestsUnseen(t *testing.T) {
 			}
 		}
 		r.Add(7, at+analyzetest.OneSecond, 0, connIdle...)
-		out := analyzetest.Must(Find(r.Close(), Options{}))(t)
+		out := testenv.Must(Find(r.Close(), Options{}))
 		if (out.High == 0) != c.atLeast || out.Seen != n || !analyzetest.Near(out.P50, c.p50, 1, time.Millisecond) {
 			t.Errorf("status %#x: %+v, p50 %v", c.status, out.Number, out.P50)
 		}

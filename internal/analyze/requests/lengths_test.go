@@ -1,6 +1,7 @@
 package requests
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -72,17 +74,10 @@ func TestLengths(t *testing.T) {
 		slices.Sort(lengths)
 		for _, q := range []float64{0.25, 0.5, 0.9, 0.97, 0.99} {
 			got, want := l.quantile(q, l.all), quantile(lengths, q)
-			t.Logf("%s: quantile %v is %d µs, want %d", name, q, got, want)
-			if off := max(got, want) - min(got, want); off > 2500 && off > want/20 {
-				t.Errorf("%s: quantile %v is %d µs, want %d", name, q, got, want)
-			}
+			testenv.Within(t, fmt.Sprint(name, ": quantile ", q), got, want-max(2500, want/20), want+max(2500, want/20))
 		}
-		if l.all < 2850 || l.all > 3180 {
-			t.Errorf("%s: about %.0f requests, want 3000; %d have samples", name, l.all, len(list))
-		}
-		if l.short < 8000 || l.short > 14_000 {
-			t.Errorf("%s: %d µs between two samples", name, l.short)
-		}
+		testenv.Within(t, name+": requests", l.all, 2850, 3180)
+		testenv.Within(t, name+": µs between two samples", l.short, 8000, 14_000)
 	}
 }
 
@@ -118,12 +113,9 @@ func TestCallsAtOnce(t *testing.T) {
 				r.Add(10, at, status, wait(object)...)
 			}
 			r.Add(10, 20*analyzetest.OneSecond, analyzetest.Running, analyzetest.Place(c.caller, 8))
-			for at := uint64(1000); at < 5*analyzetest.OneSecond; at += 1000 {
-				r.Add(11, at, 0, wait(0)...)
-			}
+			r.Every(1000, 1000, 5*analyzetest.OneSecond-1, 11, 0, wait(0)...)
 			r.Add(11, 5*analyzetest.OneSecond, analyzetest.Running, analyzetest.Place(c.caller, 8))
-			out := analyzetest.Must(Find(r.Labelled(), c.o))(t)
-			t.Logf("%+v %+v", out, out.Lower)
+			out := testenv.Must(Find(r.Labelled(), c.o))
 			longest := out.P99
 			if c.serial {
 				longest = out.P99Below

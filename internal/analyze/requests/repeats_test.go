@@ -1,7 +1,9 @@
 package requests
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,17 +17,11 @@ import (
 // a sample elsewhere.
 func TestRepeats(t *testing.T) {
 	out := repeated(t, 7)
-	if len(out.Repeats) != 1 {
-		t.Fatalf("%+v", out.Repeats)
-	}
 	x := out.Repeats[0]
-	if x.Func != "main.name" || x.Line != 41 || x.State != "IO wait" || x.Waits != 200 || x.Requests != 40 || x.Time != 200*time.Millisecond || x.Each() != 5 {
-		t.Errorf("%+v", x)
-	}
+	testenv.Same(t, "repeats", fmt.Sprintf("%d: %s:%d %s, %d waits of %d requests, %v, %v each", len(out.Repeats), x.Func, x.Line, x.State, x.Waits, x.Requests, x.Time, x.Each()),
+		"1: main.name:41 IO wait, 200 waits of 40 requests, 200ms, 5 each")
 	// Where nobody knows whose the goroutines of requests are, waits may be of several requests.
-	if out := repeated(t, 0); len(out.Repeats) != 0 {
-		t.Errorf("%+v", out.Repeats)
-	}
+	testenv.Same(t, "repeats without parents", len(repeated(t, 0).Repeats), 0)
 }
 
 // repeated finds requests of goroutine 7. Those that read in the background meanwhile have a parent.
@@ -50,7 +46,7 @@ func repeated(t *testing.T, parent uint64) *Requests {
 		at += 1000
 		r.Add(7, at, 0, connIdle...)
 	}
-	return analyzetest.Must(Find(r.Close(), Options{}))(t)
+	return testenv.Must(Find(r.Close(), Options{}))
 }
 
 // The lengths of requests are those of the server's log, and what the slow ones do more is the longer path.
@@ -58,14 +54,14 @@ func TestRequestsOfSessions(t *testing.T) {
 	for _, name := range []string{"requests", "requests-default-budget", "requests-short", "leaky-server"} {
 		t.Run(name, func(t *testing.T) {
 			s := analyzetest.OpenSession(t, "../testdata/sessions", name)
-			r := analyzetest.Must(Find(s.Samples(t), Options{Slowest: analyzetest.Slowest}))(t)
+			r := testenv.Must(Find(s.Samples(t), Options{Slowest: analyzetest.Slowest}))
 			for _, p := range []struct {
 				q   float64
 				got time.Duration
 			}{{0.5, r.P50}, {0.9, r.P90}, {0.99, r.P99}} {
 				want := s.Logged(p.q)
-				if (p.got-want).Abs() > max(2*time.Millisecond, want/20) && p.got > 0 {
-					t.Errorf("p%v is %v, the log says %v", 100*p.q, p.got, want)
+				if p.got > 0 {
+					testenv.Within(t, p.q, p.got, want-max(2*time.Millisecond, want/20), want+max(2*time.Millisecond, want/20))
 				}
 			}
 			if n := len(s.Truth.Requests); 10*max(r.Count-n, n-r.Count) > n || n < r.Low-1 || r.High > 0 && n > r.High+1 {
@@ -73,19 +69,12 @@ func TestRequestsOfSessions(t *testing.T) {
 			}
 			// Requests follow at once. They are told apart, and so are calls of a function in them.
 			handler := Options{Func: regexp.MustCompile(`^main\.(serve|leakyServer)\.func2$`)}
-			if calls := analyzetest.Must(Find(s.Samples(t), handler))(t); calls.Lower != nil || 20*max(calls.Seen-r.Seen, r.Seen-calls.Seen) > r.Seen {
+			if calls := testenv.Must(Find(s.Samples(t), handler)); calls.Lower != nil || 20*max(calls.Seen-r.Seen, r.Seen-calls.Seen) > r.Seen {
 				t.Errorf("%d calls of the handler, %d requests; %+v", calls.Seen, r.Seen, calls.Lower)
 			}
 			list := testenv.Must(readFinder(s.Samples(t), Options{})).lengths(false)
-			wrong := 0
-			for _, x := range list {
-				if int64(x.after-x.before) < s.Truth.Requests[0][0] {
-					wrong++
-				}
-			}
-			if 100*wrong > len(list) {
-				t.Errorf("%d of %d requests take less than the shortest one", wrong, len(list))
-			}
+			wrong := slices.DeleteFunc(slices.Clone(list), func(x *request) bool { return int64(x.after-x.before) >= s.Truth.Requests[0][0] })
+			testenv.Within(t, "requests that take less than the shortest one", len(wrong), 0, len(list)/100)
 			if d := r.Difference; name != "leaky-server" && (d[0].Name != "main.longPath" || d[0].State != "sleep") {
 				t.Errorf("the first difference is %+v", d)
 			}

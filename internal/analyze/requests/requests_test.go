@@ -1,9 +1,9 @@
 package requests
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +20,7 @@ import (
 	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -80,9 +81,7 @@ func recordServer(t testing.TB) (f *reader.Reader, log []uint64, short int) {
 				child++
 				r.Goroutine(tachyon.Goroutine{ID: child, Parent: g, First: from, Last: at, FirstWeight: 1000,
 					Labels: []tachyon.LabelSpan{{From: from, Labels: map[string]string{"request": n}}}})
-				for tick := from - from%1000 + 1000; tick < at; tick += 1000 {
-					r.Add(child, tick, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("main.fetch", 40))
-				}
+				r.Every(1000, from-from%1000+1000, at-1, child, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("main.fetch", 40))
 				if len(log)%100 == 50 {
 					do(step{40_000, 0, stack(tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("time.Sleep", 1), analyzetest.Place("main.backoff", 55), analyzetest.Place("main.handle", 14))})
 				}
@@ -98,9 +97,7 @@ func recordServer(t testing.TB) (f *reader.Reader, log []uint64, short int) {
 		r.Goroutine(info)
 	}
 	for g := uint64(1000); g < 1300; g++ {
-		for at := uint64(1000); at <= length; at += 50_000 {
-			r.Add(g, at, 0, stack(tachyon.Frame{Func: "[chan receive]"}, analyzetest.Place("main.stuck", 90))...)
-		}
+		r.Every(50_000, 1000, length, g, 0, stack(tachyon.Frame{Func: "[chan receive]"}, analyzetest.Place("main.stuck", 90))...)
 	}
 	return r.Finish(tachyon.Session{Source: "native", Markers: true}), log, short
 }
@@ -118,16 +115,13 @@ func TestRequests(t *testing.T) {
 		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
 	} {
 		r := testenv.Must(Find(s, o))
-		t.Logf("%s: %+v", name, r)
 		for _, p := range []struct {
 			q    float64
 			got  time.Duration
 			what string
 		}{{0.5, r.P50, "p50"}, {0.9, r.P90, "p90"}, {0.99, r.P99, "p99"}, {1, r.Max, "max"}} {
 			want := analyze.Micros(quantile(log, p.q))
-			if off := (p.got - want).Abs(); off > 2*time.Millisecond && off > want/20 {
-				t.Errorf("%s: %s is %v, want %v", name, p.what, p.got, want)
-			}
+			testenv.Within(t, name+": "+p.what, p.got, want-max(2*time.Millisecond, want/20), want+max(2*time.Millisecond, want/20))
 		}
 		// Calls of less than a tick mostly have no sample.
 		if r.Count < len(log)-short-10 || r.Count > len(log)+10 || r.TooShort == 0 || r.TooShort > short {
@@ -136,9 +130,7 @@ func TestRequests(t *testing.T) {
 		if name == "default" && r.Unfinished < 300 || r.Unfinished > 310 {
 			t.Errorf("%s: %d requests are not finished", name, r.Unfinished)
 		}
-		if d := r.Difference[0]; d.Name != "main.backoff" || d.State != "sleep" || (d.Time-40*time.Millisecond).Abs() > 2*time.Millisecond {
-			t.Errorf("%s: the first difference is %+v", name, d)
-		}
+		testenv.Same(t, name+": the first difference", fmt.Sprint(r.Difference[0].Name, r.Difference[0].State, r.Difference[0].Time.Round(4*time.Millisecond)), "main.backoffsleep40ms")
 		if slow, median := r.Slow.States["sleep"], r.Median.States["sleep"]; slow < 38*time.Millisecond || median != 0 {
 			t.Errorf("%s: slow ones sleep %v, median ones %v", name, slow, median)
 		}
@@ -146,16 +138,13 @@ func TestRequests(t *testing.T) {
 		for _, b := range r.Histogram {
 			n += b.Count
 		}
-		if n != r.Count || len(r.Slowest) != 10 || r.Slowest[0].Time != r.Max {
-			t.Errorf("%s: %d in the histogram, slowest %+v", name, n, r.Slowest)
-		}
+		testenv.Same(t, name+": in the histogram, slowest", fmt.Sprint(n, len(r.Slowest), r.Slowest[0].Time), fmt.Sprint(r.Count, 10, r.Max))
 		if x := r.Slowest[0]; x.Labels["request"] == "" || strings.Count(x.Timeline, ".") < 20 || !strings.HasPrefix(x.Timeline, "R") {
 			t.Errorf("%s: the slowest is %+v", name, x)
 		}
 	}
-	if r, err := Find(s, Options{Func: regexp.MustCompile("nothing")}); err != nil || r.Count != 0 || len(r.Slowest) != 0 {
-		t.Errorf("%+v, %v", r, err)
-	}
+	none := testenv.Must(Find(s, Options{Func: regexp.MustCompile("nothing")}))
+	testenv.Same(t, "calls of nothing", [2]int{none.Count, len(none.Slowest)}, [2]int{})
 }
 
 // A goroutine that works for a connection has the label of the request for which the connection was made. It outlives
@@ -182,6 +171,17 @@ func TestRequestsLabelOfBackground(t *testing.T) {
 	}
 }
 
+// spender returns what adds time of goroutine 7, which serves a connection.
+func spender(r *analyzetest.Recording) func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
+	at := uint64(0)
+	return func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
+		for range ms {
+			at += 1000
+			r.Add(7, at, status, append(frames, analyzetest.Place("net/http.conn.serve", 7))...)
+		}
+	}
+}
+
 // A row has the program's own line, and the function of the library that this calls; of a wait for a lock the text of the lock.
 func TestRequestsOwnLine(t *testing.T) {
 	r := analyzetest.Record(t)
@@ -190,13 +190,7 @@ func TestRequestsOwnLine(t *testing.T) {
 		return tachyon.Frame{File: "/root/go/pkg/mod/example.org/db@v1.2.3/x.go", Func: "example.org/db." + function, Line: 8}
 	}
 	lock := tachyon.Frame{File: "/home/u/app/store.go", Func: "main.put", Line: 5}
-	at := uint64(0)
-	spend := func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
-		for range ms {
-			at += 1000
-			r.Add(7, at, status, append(frames, analyzetest.Place("net/http.conn.serve", 7))...)
-		}
-	}
+	spend := spender(r)
 	for i := range 100 {
 		spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3))
 		spend(10, analyzetest.Running, analyzetest.Place("main.render", 40), serve)
@@ -219,21 +213,13 @@ func TestRequestsOwnLine(t *testing.T) {
 		{Name: "main.load", File: analyzetest.Place("main.load", 1).File, Line: 21, State: "sleep", Time: 30 * time.Millisecond, In: "example.org/db.retry"},
 		{Name: "main.render", Line: 44, File: analyzetest.Place("main.render", 1).File, State: "running", Time: 20 * time.Millisecond, In: "encoding/json.Marshal"},
 	}
-	if !reflect.DeepEqual(out.Difference, want) {
-		t.Errorf("%+v, want %+v", out.Difference, want)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, out.Difference))
 }
 
 // Slow requests' waits for two far ends are two rows, although they are at one line.
 func TestRequestsFarEnd(t *testing.T) {
 	r := analyzetest.Record(t)
-	at := uint64(0)
-	spend := func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
-		for range ms {
-			at += 1000
-			r.Add(7, at, status, append(frames, analyzetest.Place("net/http.conn.serve", 7))...)
-		}
-	}
+	spend := spender(r)
 	serve, load := analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("main.load", 21)
 	for i := range 100 {
 		spend(5, 0, tachyon.Frame{Func: "[IO wait]", Line: 3}, analyzetest.Place("net/http.readRequest", 3))
@@ -258,9 +244,7 @@ func TestRequestsFarEnd(t *testing.T) {
 		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 20 * time.Millisecond},
 		{Name: "main.render", File: analyzetest.Place("main.render", 40).File, Line: 40, State: "running"},
 	}
-	if !reflect.DeepEqual(out.Difference, want) {
-		t.Errorf("%+v, want %+v", out.Difference, want)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(want, out.Difference))
 }
 
 // The difference of slow requests says who had the cores while they waited for one: of 40 requests of 10 ms, one more takes 100 ms, in 90 of which a
@@ -271,34 +255,22 @@ func TestRanInstead(t *testing.T) {
 	serve := []tachyon.Frame{analyzetest.Place("main.api.ServeHTTP", 2), analyzetest.Place("net/http.(*conn).serve", 1)}
 	work := append([]tachyon.Frame{analyzetest.Place("main.work", 3)}, serve...)
 	at := uint64(0)
-	goroutine := func(id uint64, labels map[string]string) {
-		g := tachyon.Goroutine{ID: id, FirstWeight: ms}
-		if labels != nil {
-			g.Labels = []tachyon.LabelSpan{{Labels: labels}}
-		}
-		r.Goroutine(g)
-	}
 	for id := uint64(1); id <= 40; id++ {
 		r.Every(ms, at+ms, at+10*ms, id, analyzetest.Running, work...)
-		goroutine(id, nil)
+		r.Goroutine(tachyon.Goroutine{ID: id, FirstWeight: ms})
 		at += 10 * ms
 	}
 	r.Every(ms, at+ms, at+90*ms, 50, analyzetest.Running, analyzetest.Place("main.report", 1))
-	goroutine(50, map[string]string{"tenant": "bulk"})
+	r.Goroutine(tachyon.Goroutine{ID: 50, FirstWeight: ms, Labels: []tachyon.LabelSpan{{Labels: map[string]string{"tenant": "bulk"}}}})
 	r.Every(ms, at+ms, at+90*ms, 51, tachyon.GILRequested, append([]tachyon.Frame{{Func: tachyon.FuncRunnable}}, work...)...)
 	r.Every(ms, at+91*ms, at+100*ms, 51, analyzetest.Running, work...)
-	goroutine(51, nil)
+	r.Goroutine(tachyon.Goroutine{ID: 51, FirstWeight: ms})
 	r.Every(ms, at+101*ms, at+200*ms, 52, analyzetest.Running, analyzetest.Place("main.main", 1)) // the request ends before the session
-	goroutine(52, nil)
+	r.Goroutine(tachyon.Goroutine{ID: 52, FirstWeight: ms})
 	file := r.Finish(tachyon.Session{Source: "native", Markers: true, GOMAXPROCS: 1, Duration: 600 * time.Millisecond})
 	out := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Labels: true, Creators: true, Objects: true, Unselected: true}, file), Options{}))
-	if len(out.Difference) == 0 {
-		t.Fatalf("%+v", out)
-	}
 	d := out.Difference[0]
-	if want := []Ran{{"label tenant=bulk", 1}}; d.State != "runnable" || d.Time != 90*time.Millisecond || !slices.Equal(d.Ran, want) {
-		t.Errorf("%+v, want %v", d, want)
-	}
+	testenv.Same(t, "difference", fmt.Sprint(d.State, d.Time, d.Ran), "runnable90ms [{label tenant=bulk 1}]")
 }
 
 // What workers call for each job may be requests, but not what they call in assembly, such as a checksum, even if that takes longer.

@@ -20,8 +20,8 @@ func TestSelectRequests(t *testing.T) {
 	_, file := f.File()
 	find := func(sel stream.Selection, since, until string, o Options) *Requests {
 		t.Helper()
-		src := analyzetest.Must(stream.New([]stream.File{file}, analyzetest.Selection(t, sel, since, until)))(t)
-		r := analyzetest.Must(Find(analyze.NewSamples("x", src), o))(t)
+		src := testenv.Must(stream.New([]stream.File{file}, analyzetest.Selection(t, sel, since, until)))
+		r := testenv.Must(Find(analyze.NewSamples("x", src), o))
 		return r
 	}
 	all := find(stream.Selection{}, "", "", Options{})
@@ -32,16 +32,12 @@ func TestSelectRequests(t *testing.T) {
 		}
 	}
 	sleeping := find(stream.Selection{States: []string{"sleep"}}, "", "", Options{})
-	if sleeping.Count < slow-1 || sleeping.Count > slow+1 {
-		t.Errorf("%d requests sleep, want %d", sleeping.Count, slow)
-	}
+	testenv.Within(t, "requests that sleep", sleeping.Count, slow-1, slow+1)
 	if d := sleeping.Median; d.States["sleep"] < 38*time.Millisecond || d.States["running"] < time.Millisecond {
 		t.Errorf("those that sleep do %v", d.States)
 	}
 	one := find(stream.Selection{Goroutines: []uint64{10}}, "", "", Options{})
-	if 8*one.Count < all.Count/2 || 8*one.Count > 2*all.Count {
-		t.Errorf("%d of %d requests are of one goroutine of 8", one.Count, all.Count)
-	}
+	testenv.Within(t, "requests of one goroutine of 8", 8*one.Count, all.Count/2, 2*all.Count)
 	// A label selects one request, and its values are requests.
 	label := stream.Selection{Labels: []stream.Label{{Key: "request", Value: "150"}}}
 	for what, o := range map[string]Options{"invocation": {}, "label": {Label: "request"}} {
@@ -50,9 +46,7 @@ func TestSelectRequests(t *testing.T) {
 		}
 	}
 	half := find(stream.Selection{}, "5s", "15s", Options{})
-	if d := half.Count - all.Count/2; d < -all.Count/20 || d > all.Count/20 {
-		t.Errorf("%d requests in half of the time, %d in all of it", half.Count, all.Count)
-	}
+	testenv.Within(t, "requests in half of the time", half.Count, all.Count*9/20, all.Count*11/20)
 	for _, x := range half.Slowest {
 		if x.Start > 10*analyzetest.OneSecond {
 			t.Errorf("a request begins %d µs after the selected time begins", x.Start)
@@ -70,8 +64,8 @@ func TestPickSlowest(t *testing.T) {
 	for name, o := range map[string]Options{
 		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
 	} {
-		r := analyzetest.Must(FindSlow(samplesIn(t, file, stream.Options{Labels: true, Unselected: true}), o))(t)
-		src := analyzetest.Must(stream.New([]stream.File{file}, stream.Options{Select: &stream.Selection{Pick: r.Pick}}))(t)
+		r := testenv.Must(FindSlow(analyze.NewSamples("x", testenv.Must(stream.New([]stream.File{file}, stream.Options{Labels: true, Unselected: true}))), o))
+		src := testenv.Must(stream.New([]stream.File{file}, stream.Options{Select: &stream.Selection{Pick: r.Pick}}))
 		for range 2 { // each reading begins anew
 			time, own := map[uint64]uint64{}, uint64(0)
 			for x := range analyzetest.Each(t, src.Samples()) {
@@ -95,14 +89,5 @@ func TestPickSlowest(t *testing.T) {
 			}
 		}
 	}
-	if _, err := FindSlow(s, Options{Func: regexp.MustCompile("nothing")}); err == nil {
-		t.Error("no error without requests")
-	}
-}
-
-// samplesIn returns the samples of a file that is open already.
-func samplesIn(t *testing.T, file stream.File, o stream.Options) *analyze.Samples {
-	t.Helper()
-	src := analyzetest.Must(stream.New([]stream.File{file}, o))(t)
-	return analyze.NewSamples("x", src)
+	testenv.Fails(t, "without requests", testenv.Err(FindSlow(s, Options{Func: regexp.MustCompile("nothing")})), "nothing")
 }

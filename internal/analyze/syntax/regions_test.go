@@ -1,11 +1,14 @@
 package syntax
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -143,12 +146,8 @@ func run(c *cache) {
 `
 
 // parsed returns the text of a file as the analyses have it.
-func parsed(t *testing.T, text string) *File {
-	t.Helper()
+func parsed(text string) *File {
 	file := NewSources(func(string) *source.File { return &source.File{Text: []byte(text)} }).File(&tachyon.Frame{File: "/app/cache.go"})
-	if file == nil {
-		t.Fatal("the source was not parsed")
-	}
 	return file
 }
 
@@ -156,7 +155,7 @@ func parsed(t *testing.T, text string) *File {
 // their callers hold.
 func checkHeld(t *testing.T, text string, places map[Key]bool, take, give string) (held []*Region) {
 	t.Helper()
-	file, wrappers := parsed(t, text), map[string]*Region{}
+	file, wrappers := parsed(text), map[string]*Region{}
 	for _, x := range file.Funcs {
 		for _, r := range x.Regions(nil, places) {
 			name := x.Decl.Name.Name
@@ -181,9 +180,7 @@ func checkHeld(t *testing.T, text string, places map[Key]bool, take, give string
 				holds, held = true, append(held, r)
 			}
 		}
-		if holds != strings.HasSuffix(line, "// held") {
-			t.Errorf("line %d, held %v: %s", i+1, holds, line)
-		}
+		testenv.Same(t, fmt.Sprintf("line %d: %s", i+1, line), holds, strings.HasSuffix(line, "// held"))
 	}
 	return held
 }
@@ -217,13 +214,12 @@ func f(p *pool, list []*pool, any other) {
 }
 `
 	lines, found := strings.Split(text, "\n"), 0
-	for _, x := range parsed(t, text).Funcs {
+	for _, x := range parsed(text).Funcs {
 		for _, op := range x.Ops {
 			found++
 			k := x.Key(op.On)
-			if _, want, _ := strings.Cut(lines[op.Line-1], "// "); strings.TrimSpace(k.Root+" "+k.Path) != want {
-				t.Errorf("line %d: %+v, want %s", op.Line, k, want)
-			}
+			_, want, _ := strings.Cut(lines[op.Line-1], "// ")
+			testenv.Same(t, fmt.Sprint("line ", op.Line), strings.TrimSpace(k.Root+" "+k.Path), want)
 		}
 	}
 	testenv.Same(t, "locks", found, strings.Count(text, "// "))
@@ -312,28 +308,8 @@ func TestRegionsOfChannels(t *testing.T) {
 	}, "acquire", "release")
 }
 
-// channelUses has the lines of TestChannelKeys.
-const channelUses = `package main
-
-type limit struct{ slots, other chan struct{} }
-
-func (l *limit) choose(done chan int) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-done:
-	}
-	l.other <- struct{}{}
-}
-
-func consume(jobs chan int, results chan []string) {
-	for j := range jobs {
-		results <- find(j)
-	}
-}
-`
-
 func TestChannelKeys(t *testing.T) {
-	file := NewSources(func(string) *source.File { return &source.File{Text: []byte(channelUses)} }).File(&tachyon.Frame{File: "/app/limit.go"})
+	file := parsed(channelSource)
 	for _, want := range []struct {
 		text string
 		keys []Key
@@ -343,19 +319,9 @@ func TestChannelKeys(t *testing.T) {
 		{"case <-done", []Key{{Dir: "/app", Root: "func choose", Path: "done"}, {Dir: "/app", Root: RootElement, Path: "int done"}}},
 		{"l.other <- struct{}{}", []Key{{Dir: "/app", Root: "limit", Path: "other"}}},
 	} {
-		line := 1 + strings.Count(channelUses[:strings.Index(channelUses, want.text)], "\n")
+		line := 1 + strings.Count(channelSource[:strings.Index(channelSource, want.text)], "\n")
 		x := file.At(line)
-		found := false
-		for _, op := range x.Ops {
-			if op.Line == line {
-				found = true
-				if got := x.ChannelKeys(op); len(got) != len(want.keys) || got[0] != want.keys[0] || got[len(got)-1] != want.keys[len(want.keys)-1] {
-					t.Errorf("%s: %+v, want %+v", want.text, got, want.keys)
-				}
-			}
-		}
-		if !found {
-			t.Errorf("%s: no operation", want.text)
-		}
+		i := slices.IndexFunc(x.Ops, func(op Op) bool { return op.Line == line })
+		testenv.NoDiff(t, want.text, cmp.Diff(want.keys, x.ChannelKeys(x.Ops[i])))
 	}
 }

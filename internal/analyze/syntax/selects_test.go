@@ -1,10 +1,12 @@
 package syntax
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/source"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -79,9 +81,7 @@ func TestOffers(t *testing.T) {
 		if strings.HasPrefix(line, "\t\t\t") {
 			function += ".func1"
 		}
-		if got := Text(s.Offers(&tachyon.Frame{File: "/app/main.go", Func: function, Line: int32(i + 1)})); got != want {
-			t.Errorf("line %d, %s: %q, want %q", i+1, comment, got, want)
-		}
+		testenv.Same(t, fmt.Sprint("line ", i+1), Text(s.Offers(&tachyon.Frame{File: "/app/main.go", Func: function, Line: int32(i + 1)})), want)
 	}
 	if s.Offers(&tachyon.Frame{File: "/app/main.go", Func: "main.pump", Line: 2}) != nil || NewSources(nil).Offers(&tachyon.Frame{File: "/app/main.go", Line: 5}) != nil {
 		t.Error("there is a select where there is none")
@@ -167,14 +167,9 @@ func TestForTime(t *testing.T) {
 			function += ".func1"
 		}
 		got := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: function, Line: int32(i + 1)})
-		if got != map[string]Time{"delay": Delay, "tick": Tick, "one tick": OneTick}[want] {
-			t.Errorf("line %d, %s: %v", i+1, want, got)
-		}
+		testenv.Same(t, fmt.Sprint("line ", i+1), got, map[string]Time{"delay": Delay, "tick": Tick, "one tick": OneTick}[want])
 	}
-	if got := s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: 4}); got != NoTime || looked != 14 {
-		t.Errorf("line 4 waits for %v; %d lines", got, looked)
-	}
-	if NewSources(nil).ForTime(&tachyon.Frame{File: "/app/main.go", Line: 6}) != NoTime {
-		t.Error("there is a wait where there is no text")
-	}
+	testenv.Same(t, "line 4", s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: 4}), NoTime)
+	testenv.Same(t, "lines", looked, 14)
+	testenv.Same(t, "a wait without text", NewSources(nil).ForTime(&tachyon.Frame{File: "/app/main.go", Line: 6}), NoTime)
 }
