@@ -20,7 +20,6 @@ import (
 
 // get asks a handler for url and returns status, body and headers.
 func get(t *testing.T, h http.Handler, url string) (int, []byte, http.Header) {
-	t.Helper()
 	srv := httptest.NewUnstartedServer(h)
 	srv.Config.WriteTimeout = time.Hour
 	srv.Start()
@@ -58,9 +57,7 @@ func load(t *testing.T) {
 // With PROFILE_SOURCE=off the handler says so at once.
 func TestOff(t *testing.T) {
 	t.Setenv("PROFILE_SOURCE", "off")
-	if code, body, _ := get(t, Handler(), "/?seconds=1"); code != http.StatusServiceUnavailable || !strings.Contains(string(body), "PROFILE_SOURCE=off") {
-		t.Errorf("status %d: %s", code, body)
-	}
+	answers(t, ask(t.Context(), "seconds=1"), http.StatusServiceUnavailable, "PROFILE_SOURCE=off")
 }
 
 // Without a session the handler runs one. Options and variables for the output have no effect, those for
@@ -79,9 +76,7 @@ func TestHandler(t *testing.T) {
 	if got := header.Get("Content-Disposition"); code != http.StatusOK || got != `attachment; filename="profile.tach"` {
 		t.Fatalf("status %d, Content-Disposition %q: %s", code, got, body)
 	}
-	if made, _ := filepath.Glob(filepath.Join(dir, "*")); len(made) != 0 {
-		t.Errorf("made %v", made)
-	}
+	testenv.Empty(t, dir)
 	r := testenv.Must(reader.New(bytes.NewReader(body)))
 	serving, frames := false, r.Frames()
 	for s, err := range r.Samples() {
@@ -98,9 +93,7 @@ func TestHandler(t *testing.T) {
 		}
 		serving = serving || inner == "net/http.serverHandler.ServeHTTP"
 	}
-	if !serving {
-		t.Error("the handler's caller has no sample")
-	}
+	testenv.Same(t, "the handler's caller has samples", serving, true)
 	if d := checkLoad(t, r, false, false).Session; d.Part != 0 || d.Duration < time.Second || d.Rate != 970 {
 		t.Errorf("part %d of %v at %d Hz, want all of 1s at 970 Hz", d.Part, d.Duration, d.Rate)
 	}
@@ -127,16 +120,10 @@ func TestRefused(t *testing.T) {
 		if query == "last=2h" {
 			status = http.StatusServiceUnavailable
 		}
-		if code != status || !strings.Contains(string(body), want) {
-			t.Errorf("%s: status %d: %s", query, code, body)
-		}
+		answers(t, answer{code: code, body: body}, status, want)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := httptest.NewRecorder()
-		Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?seconds=1", nil))
-		if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "synctest") {
-			t.Errorf("in a bubble: status %d: %s", w.Code, w.Body)
-		}
+		answers(t, ask(t.Context(), "seconds=1"), http.StatusInternalServerError, "synctest")
 	})
 }
 
@@ -146,28 +133,21 @@ func TestClientGone(t *testing.T) {
 		if running {
 			open(t)
 		}
-		temp := t.TempDir()
-		t.Setenv("TMPDIR", temp)
+		temp := temporary(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		w := httptest.NewRecorder()
-		go func() { // a profile of 30 s
-			defer close(done)
-			Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-		}()
+		done := make(chan answer)
+		go func() { done <- ask(ctx, "") }() // a profile of 30 s
 		testenv.Await(func() bool {
 			list, _ := filepath.Glob(temp + "/*/*.tach")
 			return len(list) > 0
 		})
 		cancel()
-		<-done
+		testenv.Same(t, "sent", string((<-done).body), "")
 		s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
 		if (err != nil) != running {
 			t.Errorf("a session of the program before: %v, now %v", running, err)
 		}
 		s.Stop()
-		if left, _ := os.ReadDir(temp); len(left) != 0 || w.Body.Len() > 0 {
-			t.Errorf("left in the temporary directory: %v, sent: %d bytes", left, w.Body.Len())
-		}
+		testenv.Empty(t, temp)
 	}
 }

@@ -42,8 +42,7 @@ func TestMeasureRequests(t *testing.T) {
 				s := testenv.Must(profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach"))))
 				defer s.Stop()
 			}
-			temp := t.TempDir()
-			t.Setenv("TMPDIR", temp)
+			temp := temporary(t)
 			mux := http.NewServeMux()
 			mux.Handle("/profile", Handler())
 			mux.Handle("/fgprof", fgprof.Handler())

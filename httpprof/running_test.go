@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"runtime/pprof"
 	"strings"
@@ -44,9 +43,7 @@ func TestNoSource(t *testing.T) {
 		}
 		return named
 	})
-	if !named {
-		t.Error("the profile names no source file")
-	}
+	testenv.Same(t, "the profile names a source file", named, true)
 }
 
 // open begins a session, beside load with a label, and waits until its file has both goroutines of load.
@@ -110,9 +107,7 @@ func TestPast(t *testing.T) {
 	for name, opts := range map[string][]profiler.Option{"one file": nil, "rotation": {profiler.RotateEvery(time.Second), profiler.KeepFiles(3)}} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := open(t, opts...)
-			if code, body, _ := get(t, Handler(), "/?last=1h"); code != http.StatusServiceUnavailable || !bytes.Contains(body, []byte("the session has run for ")) {
-				t.Errorf("status %d: %s", code, body)
-			}
+			answers(t, ask(t.Context(), "last=1h"), http.StatusServiceUnavailable, "the session has run for ")
 			if opts != nil {
 				testenv.Await(func() bool { return len(s.Files()) > 0 })
 				await(s.Path())
@@ -185,18 +180,12 @@ func checkLoad(t *testing.T, r *reader.Reader, labels, part bool) *tachyon.Metad
 
 // TestKeep: keep asks the session that runs to keep its files, once a minute; the file says why.
 func TestKeep(t *testing.T) {
-	ask := func() int {
-		w := httptest.NewRecorder()
-		Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?keep=slow+again", nil))
-		return w.Code
-	}
-	testenv.Same(t, "the status without a session", ask(), http.StatusServiceUnavailable)
+	keep := func() int { return ask(t.Context(), "keep=slow+again").code }
+	testenv.Same(t, "the status without a session", keep(), http.StatusServiceUnavailable)
 	path := filepath.Join(t.TempDir(), "own.tach")
 	s := testenv.Must(profiler.Open(profiler.Output(path)))
 	defer s.Stop()
-	if first, second := ask(), ask(); first != http.StatusOK || second != http.StatusServiceUnavailable {
-		t.Errorf("the statuses are %d and then %d", first, second)
-	}
+	testenv.Same(t, "statuses", [2]int{keep(), keep()}, [2]int{http.StatusOK, http.StatusServiceUnavailable})
 	testenv.OK(t, s.Stop())
 	r := testenv.Must(reader.Open(path))
 	defer r.Close()

@@ -38,6 +38,13 @@ func ask(ctx context.Context, query string) (a answer) {
 	return a
 }
 
+// answers checks the status of an answer, and that its text has want.
+func answers(t *testing.T, a answer, code int, want string) {
+	t.Helper()
+	testenv.Same(t, "status of "+string(a.body), a.code, code)
+	testenv.Has(t, "the answer", string(a.body), want)
+}
+
 // checkWindow checks that an answer is a Tachyon file of one window, within the time of the request. It returns how long a
 // goroutine of load waited, which it did all the time: on a busy machine the session may have seen it once or never.
 func checkWindow(t *testing.T, a answer, want time.Duration) (waited time.Duration) {
@@ -72,13 +79,18 @@ func checkWindow(t *testing.T, a answer, want time.Duration) (waited time.Durati
 	return waited
 }
 
+// temporary is the folder of temporary files of a test.
+func temporary(t *testing.T) string {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	return temp
+}
+
 // none checks that nothing of the handler is left.
 func none(t *testing.T, temp string) {
 	t.Helper()
-	left := testenv.Must(os.ReadDir(temp))
-	if len(left) > 0 || len(recordings) > 0 || windows.n.Load()+lasts.n.Load() != 0 {
-		t.Errorf("left: files %v, recordings %v, requests %d and %d", left, recordings, windows.n.Load(), lasts.n.Load())
-	}
+	testenv.Empty(t, temp)
+	testenv.Same(t, "recordings and requests", fmt.Sprint(len(recordings), windows.n.Load(), lasts.n.Load()), "0 0 0")
 }
 
 // TestMany: each of many requests at different times gets its own time, with one session for all. Some are given up.
@@ -90,11 +102,10 @@ func TestMany(t *testing.T) {
 			} else {
 				load(t)
 			}
-			temp := t.TempDir()
-			t.Setenv("TMPDIR", temp)
+			temp := temporary(t)
 			var all sync.WaitGroup
-			answers := make([]answer, 30)
-			for i := range answers {
+			list := make([]answer, 30)
+			for i := range list {
 				ctx := t.Context()
 				if i%3 == 1 {
 					var stop context.CancelFunc
@@ -104,11 +115,11 @@ func TestMany(t *testing.T) {
 				if i%2 == 0 {
 					time.Sleep(15 * time.Millisecond)
 				}
-				all.Go(func() { answers[i] = ask(ctx, "seconds=1&format=tach") })
+				all.Go(func() { list[i] = ask(ctx, "seconds=1&format=tach") })
 			}
 			all.Wait()
 			most := time.Duration(0)
-			for i, a := range answers {
+			for i, a := range list {
 				if i%3 != 1 || len(a.body) > 0 {
 					most = max(most, checkWindow(t, a, time.Second))
 				}
@@ -128,20 +139,13 @@ func TestMany(t *testing.T) {
 
 // TestBeginsAtEnd: a request that begins while the last one ends the session begins another one.
 func TestBeginsAtEnd(t *testing.T) {
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
+	temp := temporary(t)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
 			for range 10 {
-				v, err := join(t.Context(), []profiler.Option{profiler.Source(profiler.Portable)})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if err := v.leave(); err != nil {
-					t.Error(err)
-				}
+				v := testenv.Must(join(t.Context(), []profiler.Option{profiler.Source(profiler.Portable)}))
+				testenv.Must(v, v.leave())
 			}
 		})
 	}
@@ -151,14 +155,11 @@ func TestBeginsAtEnd(t *testing.T) {
 
 // TestSeveralRecordings: a large recording is not joined. If there are many, the newest one is.
 func TestSeveralRecordings(t *testing.T) {
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
+	temp := temporary(t)
 	var list []*window
 	for i := range mostRecordings + 3 {
 		v := testenv.Must(join(t.Context(), nil))
-		if want := min(i, mostRecordings-1); recordings[want] != v.recording {
-			t.Errorf("request %d joins another recording than %d", i, want)
-		}
+		testenv.Same(t, fmt.Sprint("request ", i), recordings[min(i, mostRecordings-1)], v.recording)
 		v.begun = time.Now().Add(-oldRecording)
 		list = append(list, v)
 	}
@@ -205,11 +206,10 @@ func TestCutShort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := open(t)
-			temp := t.TempDir()
-			t.Setenv("TMPDIR", temp)
-			answers := make(chan answer, 2)
-			for range cap(answers) {
-				go func() { answers <- ask(t.Context(), "seconds=3000") }()
+			temp := temporary(t)
+			got := make(chan answer, 2)
+			for range cap(got) {
+				go func() { got <- ask(t.Context(), "seconds=3000") }()
 			}
 			testenv.Await(func() bool {
 				joining <- struct{}{}
@@ -217,10 +217,8 @@ func TestCutShort(t *testing.T) {
 				return len(recordings) == 1 && recordings[0].users == 2
 			})
 			c.cut(t, s, temp)
-			for range cap(answers) {
-				if a := <-answers; a.code != c.code || !strings.HasPrefix(string(a.body), c.want) {
-					t.Errorf("status %d: %s", a.code, a.body)
-				}
+			for range cap(got) {
+				answers(t, <-got, c.code, c.want)
 			}
 			none(t, temp)
 		})
@@ -230,12 +228,9 @@ func TestCutShort(t *testing.T) {
 // TestBusy: one profile is converted at a time, few requests wait, the others are refused. Who gives up does not wait.
 func TestBusy(t *testing.T) {
 	open(t)
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
+	temp := temporary(t)
 	testenv.OK(t, converting.do(t.Context(), func() error {
-		if len(converting) == 0 {
-			t.Error("another profile can be converted at the same time")
-		}
+		testenv.Same(t, "profiles that are converted", len(converting), 1)
 		return nil
 	}))
 	converting <- struct{}{}
@@ -244,9 +239,7 @@ func TestBusy(t *testing.T) {
 	go func() { gone <- ask(ctx, "last=1ms&format=firefox") }()
 	testenv.Await(func() bool { return lasts.n.Load() == 1 })
 	giveUp()
-	if a := <-gone; len(a.body) > 0 {
-		t.Errorf("a request that was given up: status %d: %s", a.code, a.body)
-	}
+	testenv.Same(t, "a request that was given up", string((<-gone).body), "")
 	var served, refused atomic.Int64
 	var all sync.WaitGroup
 	for range 40 {
@@ -264,9 +257,7 @@ func TestBusy(t *testing.T) {
 	testenv.Await(func() bool { return refused.Load() == 40-mostLasts })
 	<-converting
 	all.Wait()
-	if served.Load() != mostLasts {
-		t.Errorf("%d are served, %d refused", served.Load(), refused.Load())
-	}
+	testenv.Same(t, "served", served.Load(), mostLasts)
 	none(t, temp)
 	for range mostWindows {
 		windows.enter(mostWindows)

@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/gotach/profiler/internal/testenv/cmp"
-
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 // seen is what Devel::NYTProf::Data sees in a file.
@@ -75,9 +75,7 @@ func TestLoadAgainstRealReader(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			d := load(t, file)
 			for _, a := range d.Attributes {
-				if want.Attributes[a.Key] != a.Value {
-					t.Errorf("attribute %s is %q, want %q", a.Key, a.Value, want.Attributes[a.Key])
-				}
+				testenv.Same(t, fmt.Sprint("attribute ", a.Key), want.Attributes[a.Key], a.Value)
 			}
 			got := make(map[string]string)
 			for _, o := range d.Options {
@@ -119,18 +117,14 @@ func compareSubs(t *testing.T, d *Data, want []seenSub) {
 	for _, s := range d.Subs {
 		subs[s.Name] = s
 	}
-	if len(subs) != len(want) {
-		t.Errorf("%d subs, want %d", len(subs), len(want))
-	}
+	testenv.Same(t, "subs", len(subs), len(want))
 	for _, w := range want {
 		s := subs[w.Name]
 		if s == nil {
 			t.Errorf("no sub %s", w.Name)
 			continue
 		}
-		if s.FID != w.FID || s.First != w.First || s.Last != w.Last || s.Count() != w.Calls {
-			t.Errorf("%s: %+v, want %+v", w.Name, s, w)
-		}
+		testenv.Same(t, w.Name, [4]int64{int64(s.FID), int64(s.First), int64(s.Last), s.Count()}, [4]int64{int64(w.FID), int64(w.First), int64(w.Last), w.Calls})
 		testenv.NoDiff(t, w.Name, cmp.Diff([]float64{w.Incl, w.Excl}, []float64{s.Incl(), s.Excl()}, near))
 		type place struct{ fid, line uint32 }
 		got := make(map[place]seenCaller)
@@ -186,9 +180,7 @@ func TestCallTree(t *testing.T) {
 		for _, s := range d.Subs {
 			// Returned ticks are whole ones, at most one off a call.
 			off := excl[s.Name] - s.Excl()*d.TicksPerSecond()
-			if n := float64(s.Count()); off < -n || off > n {
-				t.Errorf("%s: %s has %g ticks in the tree, %g in its callers", file, s.Name, excl[s.Name], s.Excl()*1e7)
-			}
+			testenv.Within(t, file+" "+s.Name, off, -float64(s.Count()), float64(s.Count()))
 		}
 	}
 }
@@ -204,9 +196,7 @@ func TestLoadBomb(t *testing.T) {
 		for i := range uint32(1000) {
 			l.chunk(chunk(i))
 		}
-		if l.size < 64_000 {
-			t.Errorf("1000 %s count as %d bytes", name, l.size)
-		}
+		testenv.Within(t, "bytes of 1000 "+name, l.size, 64_000, 1<<20)
 	}
 	file := "NYTProf 5 0\n:a=b\n:c=d\n:e=f\n"
 	defer func(was int) { maxSize = was }(maxSize)
@@ -226,17 +216,11 @@ func TestManyStatements(t *testing.T) {
 	d := &Data{Attributes: []Attribute{{"ticks_per_sec", "10000000"}}, Files: []*File{{FID: 1, Name: "a", Lines: want}}}
 	var b bytes.Buffer
 	testenv.OK(t, d.Write(&b, false))
-	c, err := Verify(bytes.NewReader(b.Bytes()))
-	if err != nil || c.Statements > 1000+3 || c.Statements < 990 {
-		t.Errorf("%d statements, %v", c.Statements, err)
-	}
+	c := testenv.Must(Verify(bytes.NewReader(b.Bytes())))
+	testenv.Within(t, "statements", c.Statements, 990, 1000+3)
 	lines := testenv.Must(Load(&b)).Files[0].Lines
-	if len(lines) != len(want) {
-		t.Errorf("lines %v", lines)
-	}
+	testenv.Same(t, "lines", len(lines), len(want))
 	for line, got := range lines {
-		if got.Ticks != want[line].Ticks {
-			t.Errorf("line %d took %d ticks, want %d", line, got.Ticks, want[line].Ticks)
-		}
+		testenv.Same(t, fmt.Sprint("line ", line), got.Ticks, want[line].Ticks)
 	}
 }

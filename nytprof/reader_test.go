@@ -122,9 +122,7 @@ func TestReencode(t *testing.T) {
 				}
 				return
 			}
-			if !bytes.Equal(got, b) {
-				t.Error("other bytes")
-			}
+			testenv.Same(t, "bytes", string(got), string(b))
 		})
 	}
 }
@@ -210,10 +208,8 @@ func TestBadFiles(t *testing.T) {
 		for _, err := range NewReader(strings.NewReader(c.file)).Chunks() {
 			last = err
 		}
-		var fe *FormatError
-		if !errors.As(last, &fe) || !strings.Contains(last.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q", c.name, last, c.want)
-		}
+		testenv.Same(t, c.name, errors.As(last, new(*FormatError)), true)
+		testenv.Fails(t, c.name, last, c.want)
 	}
 }
 
@@ -234,9 +230,7 @@ func TestSourceError(t *testing.T) {
 	for _, err := range NewReader(io.MultiReader(bytes.NewReader(b[:1001]), iotest.ErrReader(broken))).Chunks() {
 		last = err
 	}
-	if !errors.Is(last, broken) {
-		t.Errorf("error %v", last)
-	}
+	testenv.Fails(t, "", last, broken.Error())
 }
 
 // block encodes n chunks in the mix of a real file: time lines, some discounts
@@ -256,34 +250,15 @@ func block(n int) []byte {
 	return b
 }
 
-// synthetic is a file of blocks that is nowhere as a whole.
-type synthetic struct {
-	block, rest []byte
-	blocks      int
-}
-
-func newSynthetic(block []byte, blocks int) *synthetic {
-	return &synthetic{block: block, rest: []byte("NYTProf 5 0\n:ticks_per_sec=10000000\n"), blocks: blocks}
-}
-
-func (s *synthetic) Read(p []byte) (int, error) {
-	if len(s.rest) == 0 {
-		if s.blocks == 0 {
-			return 0, io.EOF
-		}
-		s.blocks--
-		s.rest = s.block
-	}
-	n := copy(p, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
-}
-
 // A file of millions of events is read in constant memory.
 func TestConstantMemory(t *testing.T) {
 	const perBlock = 100_000
-	blocks := testenv.Times(20, 1000)
-	r := NewReader(newSynthetic(block(perBlock), blocks))
+	blocks, b := testenv.Times(20, 1000), block(perBlock)
+	file := []io.Reader{strings.NewReader("NYTProf 5 0\n:ticks_per_sec=10000000\n")}
+	for range blocks {
+		file = append(file, bytes.NewReader(b))
+	}
+	r := NewReader(io.MultiReader(file...))
 	var before, after runtime.MemStats
 	n := 0
 	for _, err := range r.Chunks() {
@@ -294,7 +269,5 @@ func TestConstantMemory(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	testenv.Same(t, "chunks", n, 2+perBlock*blocks)
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
-		t.Errorf("%d chunks more allocated %d bytes", n-perBlock, grown)
-	}
+	testenv.Within(t, "bytes allocated for more chunks", after.TotalAlloc-before.TotalAlloc, 0, 1<<20)
 }

@@ -2,6 +2,7 @@ package nytprof
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,17 +16,11 @@ func TestVerifyGoldens(t *testing.T) {
 		b := testenv.Must(os.ReadFile(file))
 		c, err := Verify(bytes.NewReader(b))
 		if file == cutOff {
-			if err == nil {
-				t.Errorf("%s is complete", file)
-			}
+			testenv.Fails(t, file, err, "truncated")
 			continue
 		}
-		if err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
-		if int(c.Chunks) != len(wantChunks(t, file)) || c.Inflated != strings.Contains(file, "-z6") {
-			t.Errorf("%s: %+v", file, c)
-		}
+		testenv.OK(t, err)
+		testenv.Same(t, file, fmt.Sprint(c.Chunks, c.Inflated), fmt.Sprint(len(wantChunks(t, file)), strings.Contains(file, "-z6")))
 		// c20 was made by hand to hold any integer.
 		if base := filepath.Base(file); len(c.Warnings) > 0 && !strings.HasPrefix(base, "c20") {
 			t.Errorf("%s: %q, and perl does not warn", base, c.Warnings)
@@ -52,10 +47,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"overhead", head, "no attribute cumulative_overhead_ticks"},
 		{"end alone", head + "p\x05\x00\x00\x00\x00\x00\x00\x00\x00", "PID_END of process 5 without"},
 	} {
-		check, err := Verify(strings.NewReader(c.file))
-		if err != nil || !strings.Contains(strings.Join(check.Warnings, "; "), c.want) {
-			t.Errorf("%s: %v %q", c.name, err, check.Warnings)
-		}
+		testenv.Has(t, c.name, strings.Join(testenv.Must(Verify(strings.NewReader(c.file))).Warnings, "; "), c.want)
 	}
 }
 
@@ -93,16 +85,12 @@ func FuzzReader(f *testing.F) {
 			}
 		})
 		// Buffers, then every chunk once and once more as out.
-		if limit := uint64(1<<20 + 8*(len(b)+inflated)); grown > limit {
-			t.Errorf("%d bytes (%d inflated) allocated %d", len(b), inflated, grown)
-		}
+		testenv.Within(t, "bytes allocated", grown, 0, uint64(1<<20+8*(len(b)+inflated)))
 		again, err := reencode(t, b)
 		if err != nil && len(again) == 0 {
 			return
 		}
 		third, _ := reencode(t, again)
-		if !bytes.Equal(third, again) {
-			t.Errorf("what was written reads differently: %q, then %q", again, third)
-		}
+		testenv.Same(t, "what was written", string(third), string(again))
 	})
 }

@@ -3,13 +3,13 @@ package nytprof
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
 	"pgregory.net/rapid"
-
-	"github.com/gotach/profiler/internal/testenv"
 )
 
 // chunk draws any chunk that a file can hold after its first line.
@@ -90,9 +90,7 @@ func TestChunksSurvive(t *testing.T) {
 			testenv.NoDiff(t, "", cmp.Diff(want[i], c))
 			i++
 		}
-		if i != len(want) {
-			t.Fatalf("%d chunks of %d", i, len(want))
-		}
+		testenv.Same(t, "chunks", i, len(want))
 	})
 }
 
@@ -112,9 +110,7 @@ func TestWriterRefuses(t *testing.T) {
 	}
 	w := NewWriter(new(bytes.Buffer))
 	_ = w.Write(&StartDeflate{})
-	if w.Write(&StartDeflate{}) == nil {
-		t.Error("deflated twice")
-	}
+	testenv.Fails(t, "", w.Write(&StartDeflate{}), "START_DEFLATE twice")
 }
 
 type failing struct{ after int }
@@ -136,17 +132,11 @@ func TestWriterErrors(t *testing.T) {
 		for i := range 100_000 {
 			_ = w.Write(&TimeLine{Ticks: int32(i * i), FID: 1, Line: uint32(i * 7919)})
 		}
-		if err := w.Close(); err == nil || err.Error() != "disk full" {
-			t.Errorf("deflated %v: error %v", deflate, err)
-		}
+		testenv.Fails(t, fmt.Sprint("deflated ", deflate), w.Close(), "disk full")
 	}
 	w := NewWriter(new(bytes.Buffer))
 	for range 2 {
-		if err := w.Close(); err != nil {
-			t.Error("Close is not idempotent:", err)
-		}
+		testenv.OK(t, w.Close())
 	}
-	if w.Write(&Discount{}) == nil {
-		t.Error("writes after Close")
-	}
+	testenv.Fails(t, "", w.Write(&Discount{}), "closed")
 }

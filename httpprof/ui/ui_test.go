@@ -3,8 +3,6 @@ package ui
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gotach/profiler"
@@ -31,18 +28,14 @@ func program(t *testing.T, u *UI) (temp string) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); work(ctx) }()
 	t.Cleanup(func() {
-		if err := u.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.OK(t, u.Close())
 		stop()
 		<-ended
 		if left, err := filepath.Glob(filepath.Join(temp, "gotach-*")); err != nil || len(left) > 0 {
 			t.Errorf("the handler leaves %v (%v)", left, err)
 		}
 		testenv.Await(func() bool { return left() == "" })
-		if text := left(); text != "" {
-			t.Errorf("goroutines are left:\n%s", text)
-		}
+		testenv.Same(t, "goroutines that are left", left(), "")
 	})
 	return temp
 }
@@ -79,6 +72,12 @@ func get(u *UI, path string, header ...string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
+// code is the status of an answer.
+func code(u *UI, path string) int {
+	c, _ := get(u, path)
+	return c
+}
+
 // status asks for the status until it is as wanted.
 func status(t *testing.T, u *UI, is func(*page.Status) bool) (s page.Status) {
 	t.Helper()
@@ -101,9 +100,7 @@ func TestRecording(t *testing.T) {
 	u := Handler(profiler.Source(profiler.Portable), profiler.Budget(50))
 	u.l = limits{length: 100 * time.Millisecond, size: 1 << 20, unasked: time.Hour, kept: time.Hour, look: time.Millisecond}
 	program(t, u)
-	if code, body := get(u, "data/status"); code != http.StatusGone {
-		t.Errorf("before the page is opened: %d %s", code, body)
-	}
+	testenv.Same(t, "before the page is opened", code(u, "data/status"), http.StatusGone)
 	if code, body := get(u, ""); code != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
 		t.Fatalf("the page: %d %.100s", code, body)
 	}
@@ -111,30 +108,21 @@ func TestRecording(t *testing.T) {
 	if first.Duration <= 0 || first.Samples == 0 || len(first.Facts) == 0 {
 		t.Errorf("the recording is %+v", first)
 	}
-	if code, _ := get(u, ""); code != http.StatusOK || !status(t, u, func(s *page.Status) bool { return true }).Again {
-		t.Fatal("loading the page again began a recording: ", code)
-	}
-	if code, body := get(u, "?new=1"); code != http.StatusSeeOther {
-		t.Fatalf("a new recording: %d %s", code, body)
-	}
+	testenv.Same(t, "the page again", code(u, ""), http.StatusOK)
+	testenv.Same(t, "no other recording has begun", status(t, u, func(s *page.Status) bool { return true }).Again, true)
+	testenv.Same(t, "a new recording", code(u, "?new=1"), http.StatusSeeOther)
 	if second := status(t, u, func(s *page.Status) bool { return s.Head != nil }).Head.Sides[0]; !second.Start.After(first.Start) {
 		t.Errorf("the second recording began at %v, the first at %v", second.Start, first.Start)
 	}
-	if err := u.Close(); err != nil {
-		t.Error(err)
-	}
-	if code, _ := get(u, ""); code != http.StatusServiceUnavailable {
-		t.Errorf("after Close: %d", code)
-	}
+	testenv.OK(t, u.Close())
+	testenv.Same(t, "after Close", code(u, ""), http.StatusServiceUnavailable)
 }
 
 // TestBeside: a request of package httpprof shares the session of the recording, which goes on until its time is over.
 func TestBeside(t *testing.T) {
 	u := Handler(profiler.Source(profiler.Portable), profiler.Budget(50))
 	program(t, u)
-	if code, body := get(u, ""); code != http.StatusOK {
-		t.Fatalf("the page: %d %.100s", code, body)
-	}
+	testenv.Same(t, "the page", code(u, ""), http.StatusOK)
 	answer := make(chan *httptest.ResponseRecorder)
 	go func() {
 		w := httptest.NewRecorder()
@@ -145,13 +133,9 @@ func TestBeside(t *testing.T) {
 		list, _ := filepath.Glob(filepath.Join(os.TempDir(), "*", "recording.tach"))
 		return len(list) == 1
 	})
-	if err := u.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.OK(t, u.Close())
 	w := <-answer
-	if w.Code != http.StatusOK {
-		t.Fatalf("status %d: %s", w.Code, w.Body)
-	}
+	testenv.Same(t, "status", w.Code, http.StatusOK)
 	r := testenv.Must(reader.New(w.Body))
 	if s := testenv.Must(r.Metadata()).Session; s == nil || s.Duration < time.Second || s.Samples == 0 || s.Source != "portable" {
 		t.Errorf("the session is %+v", s)
@@ -174,9 +158,7 @@ func TestLimits(t *testing.T) {
 			u := Handler()
 			u.l = l
 			temp := program(t, u)
-			if code, _ := get(u, ""); code != http.StatusOK {
-				t.Error("the page: ", code)
-			}
+			testenv.Same(t, "the page", code(u, ""), http.StatusOK)
 			is := func() string {
 				u.mu.Lock()
 				defer u.mu.Unlock()
@@ -190,38 +172,15 @@ func TestLimits(t *testing.T) {
 				return "recording"
 			}
 			testenv.Await(func() bool { return is() == want })
-			if got := is(); got != want {
-				t.Errorf("the recording is %s, want %s", got, want)
-			}
+			testenv.Same(t, "the recording", is(), want)
 		})
 	}
-	if err := s.Stop(); err != nil {
-		t.Error(err)
-	}
+	testenv.OK(t, s.Stop())
 }
 
-// TestRest: however many parts of the time pages ask for, reading them takes a fifth of the time at most.
+// TestRest: reading parts of the time takes a fifth of the time at most, as package page holds.
 func TestRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, reads := (&recording{}).options(), 0
-		const takes = 100 * time.Millisecond
-		o.Version = func() string { return "" }
-		o.Open = func(context.Context, page.Request) (*page.Opened, error) {
-			reads++
-			time.Sleep(takes)
-			return nil, errors.New("nothing to read")
-		}
-		s := page.NewServer(t.Context(), o)
-		begin := time.Now()
-		for i := range 245 {
-			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, fmt.Sprintf("http://localhost/data/status?from=%d&to=%d", i+1, i+1000), nil))
-			time.Sleep(40 * time.Millisecond)
-		}
-		if most := int(time.Since(begin) / (5 * takes)); reads > most+1 || reads == 0 {
-			t.Errorf("%d parts were read, want %d at most", reads, most)
-		}
-		s.Close()
-	})
+	testenv.Same(t, "rest", (&recording{}).options().Rest, true)
 }
 
 // TestRefused: other names and other websites get nothing and start nothing.
@@ -249,18 +208,14 @@ func TestRefused(t *testing.T) {
 		{"data for another site", "data/status", []string{"Origin", "http://evil.example"}, 403},
 	} {
 		code, body := get(u, c.path, c.header...)
-		if code != c.want {
-			t.Errorf("%s: %d %s, want %d", c.name, code, body, c.want)
-		}
+		testenv.Same(t, c.name+": "+body, code, c.want)
 		if left, _ := os.ReadDir(temp); code != http.StatusOK && c.want != http.StatusForbidden && len(left) > 0 {
 			t.Errorf("%s began %v", c.name, left)
 		}
 	}
 	w := httptest.NewRecorder()
 	u.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/debug/gotach/", nil))
-	if w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("a write: %d", w.Code)
-	}
+	testenv.Same(t, "a write", w.Code, http.StatusMethodNotAllowed)
 }
 
 // With PROFILE_SOURCE=off there is no page, which says why.
@@ -268,7 +223,7 @@ func TestOff(t *testing.T) {
 	t.Setenv("PROFILE_SOURCE", "off")
 	u := Handler()
 	program(t, u)
-	if code, body := get(u, ""); code != http.StatusServiceUnavailable || !strings.Contains(body, "PROFILE_SOURCE=off") {
-		t.Errorf("status %d: %s", code, body)
-	}
+	code, body := get(u, "")
+	testenv.Same(t, "status", code, http.StatusServiceUnavailable)
+	testenv.Has(t, "the answer", body, "PROFILE_SOURCE=off")
 }

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 // TestCourse adds random times, with longer and longer steps, and compares the sum in each step with a plain array.
@@ -91,9 +94,7 @@ func TestMoments(t *testing.T) {
 		}
 	}
 	list := []gap{{0, 10, 1, 10}, {12, 32, 1, 20}, {40, 50, 1, 10}}
-	if got, want := joinGaps(list, 2), []gap{{0, 32, 2, 20}, {40, 50, 1, 10}}; !slices.Equal(got, want) {
-		t.Errorf("joined: %v, want %v", got, want)
-	}
+	testenv.NoDiff(t, "joined", cmp.Diff([]gap{{0, 32, 2, 20}, {40, 50, 1, 10}}, joinGaps(list, 2)))
 }
 
 const MostPages = mostPages
@@ -134,9 +135,7 @@ func TestServerRest(t *testing.T) {
 		}
 		before := reading()
 		time.Sleep(time.Minute)
-		if more := reading() - before; more > mostPages*100*time.Millisecond {
-			t.Errorf("nobody asks any more, and there were readings of %v", more)
-		}
+		testenv.Within(t, "readings when nobody asks any more", reading()-before, 0, mostPages*100*time.Millisecond)
 	})
 }
 

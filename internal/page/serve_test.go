@@ -102,12 +102,9 @@ func TestServerSums(t *testing.T) {
 		s := ready(t, url, query, 0)
 		wall, cpu, samples := sums(t, get(t, fmt.Sprintf("%sdata/core?%s&generation=%d", url, query, s.Generation)), s.Head)
 		want := pagetest.Report(pagetest.During(in, span), report.Options{Idle: true}, profile.ByFunction)
-		if wall != want.Total.Microseconds() || cpu != want.TotalCPU.Microseconds() || samples != want.Samples || samples == 0 {
-			t.Errorf("%v: %d µs, %d on CPU, %d samples; the report has %v, %v, %d", span, wall, cpu, samples, want.Total, want.TotalCPU, want.Samples)
-		}
-		if got := s.Head.Sides[0]; got.Total != want.Total || got.CPU != want.TotalCPU {
-			t.Errorf("%v: the head has %v and %v; the report has %v and %v", span, got.Total, got.CPU, want.Total, want.TotalCPU)
-		}
+		testenv.Same(t, span, fmt.Sprint(wall, cpu, samples, samples > 0), fmt.Sprint(want.Total.Microseconds(), want.TotalCPU.Microseconds(), want.Samples, true))
+		head := s.Head.Sides[0]
+		testenv.Same(t, span, [2]time.Duration{head.Total, head.CPU}, [2]time.Duration{want.Total, want.TotalCPU})
 		if span != (page.Span{}) && int64(s.Head.Sides[0].StartUS) != span.From {
 			t.Errorf("%v: it begins at %d", span, s.Head.Sides[0].StartUS)
 		}
@@ -157,9 +154,7 @@ func TestServerSecurity(t *testing.T) {
 		a := testenv.Must(http.DefaultClient.Do(r))
 		body, _ := io.ReadAll(a.Body)
 		a.Body.Close()
-		if a.StatusCode != c.want {
-			t.Errorf("%s: %s, want %d", c.name, a.Status, c.want)
-		}
+		testenv.Same(t, c.name, a.StatusCode, c.want)
 		if c.want >= 400 && bytes.Contains(body, []byte("secret")) {
 			t.Errorf("%s: the answer has the title", c.name)
 		}
@@ -180,9 +175,7 @@ func TestServerViews(t *testing.T) {
 	get(t, fmt.Sprintf("%sdata/core?generation=%d", url, whole.Generation))
 	r := testenv.Must(http.Get(fmt.Sprintf("%sdata/core?from=%d&to=%d&generation=%d", url, pagetest.Begin, pagetest.Begin+100_000, whole.Generation+1)))
 	r.Body.Close()
-	if r.StatusCode != http.StatusGone {
-		t.Errorf("the first of too many parts: %s", r.Status)
-	}
+	testenv.Same(t, "the first of too many parts", r.StatusCode, http.StatusGone)
 }
 
 // TestServerPartFirst: a part of the time that a page asks for while the whole is being read is there before the whole.

@@ -3,7 +3,7 @@ package page_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,12 +24,7 @@ func TestUserText(t *testing.T) {
 	if bytes.Contains(text, []byte("<img")) || bytes.Count(text, []byte("</script>")) != bytes.Count(text, []byte("<script")) {
 		t.Error("a name of the profile is markup in the page")
 	}
-	if !bytes.Contains(text, []byte(`\u003c/script\u003e\u003cimg`)) {
-		t.Error("the page does not have the name of the profile")
-	}
-	if !bytes.Contains(text, []byte(`content="default-src &#39;none&#39;; script-src &#39;sha256-`)) {
-		t.Error("the page has no policy")
-	}
+	testenv.Has(t, "the page, with the name of the profile and a policy", string(text), `\u003c/script\u003e\u003cimg`, `content="default-src &#39;none&#39;; script-src &#39;sha256-`)
 }
 
 // TestSource: the page has lines of source only where a profile's function is, and those around it.
@@ -52,9 +47,7 @@ func TestSource(t *testing.T) {
 	i := slices.IndexFunc(d.Pieces, func(p page.Piece) bool { return p.Name == "source" })
 	var got struct{ Files map[string]map[string]string }
 	unpack(t, d.Pieces[i].Bytes, &got)
-	if len(got.Files) != 1 || got.Files[ours]["3"] != "func ours() {" {
-		t.Errorf("the page has %q", got.Files)
-	}
+	testenv.Same(t, "lines", fmt.Sprint(len(got.Files), got.Files[ours]["3"]), "1func ours() {")
 }
 
 // TestTicksTooLate: ticks that were refused for the longest pause did not come too late.
@@ -63,9 +56,7 @@ func TestTicksTooLate(t *testing.T) {
 	r.Counts = tachyon.Counts{TicksAsked: 100, TicksReached: 50, TicksForBudget: 20, TicksIdle: 10, TicksRefused: 15}
 	r.Add(1, 1000, pagetest.Running, pagetest.Frame("main.work", 10))
 	d := testenv.Must(page.Build([]page.Input{r.Input(time.Second)}, page.Options{}))
-	if want := (page.Fact{Name: "ticks too late", Value: "5"}); !slices.Contains(d.Head.Sides[0].Facts, want) {
-		t.Errorf("facts %v, want %v", d.Head.Sides[0].Facts, want)
-	}
+	testenv.Has(t, "facts", fmt.Sprint(d.Head.Sides[0].Facts), "{ticks too late 5")
 }
 
 // TestMaxSize: the page becomes as small as asked for, says how, and has the same sums.
@@ -74,9 +65,7 @@ func TestMaxSize(t *testing.T) {
 	large := testenv.Must(page.Build([]page.Input{in}, page.Options{}))
 	size := testenv.Must(large.Size())
 	small := testenv.Must(page.Build([]page.Input{in}, page.Options{MaxSize: size - 1000}))
-	if n, err := small.Size(); err != nil || n > size-1000 {
-		t.Errorf("%d bytes, want at most %d (%v)", n, size-1000, err)
-	}
+	testenv.Within(t, "bytes", testenv.Must(small.Size()), 0, size-1000)
 	if len(large.Head.LeftOut) != 0 || len(small.Head.LeftOut) == 0 {
 		t.Errorf("left out: %q and %q", large.Head.LeftOut, small.Head.LeftOut)
 	}
@@ -89,14 +78,11 @@ func TestMaxSize(t *testing.T) {
 	if least.Head.Width <= large.Head.Width || len(least.Head.LeftOut) < 2 {
 		t.Errorf("steps of %d and %d µs; left out: %q", large.Head.Width, least.Head.Width, least.Head.LeftOut)
 	}
-	if _, err := page.Build([]page.Input{in}, page.Options{MaxSize: 1000}); !errors.Is(err, page.ErrTooLarge) {
-		t.Errorf("a page of 1,000 bytes: %v", err)
-	}
+	testenv.Fails(t, "a page of 1,000 bytes", testenv.Err(page.Build([]page.Input{in}, page.Options{MaxSize: 1000})), page.ErrTooLarge.Error())
 	var out strings.Builder
 	testenv.OK(t, small.WriteHTML(&out))
 	head, _, _ := strings.Cut(out.String()[strings.Index(out.String(), `id="head">`)+len(`id="head">`):], "</script>")
 	var h page.Head
-	if err := json.Unmarshal([]byte(head), &h); err != nil || h.Sides[0].Duration != 2*time.Second || h.Sides[0].Total != large.Head.Sides[0].Total {
-		t.Errorf("head %s: %v", head, err)
-	}
+	testenv.OK(t, json.Unmarshal([]byte(head), &h))
+	testenv.Same(t, "duration and total", [2]time.Duration{h.Sides[0].Duration, h.Sides[0].Total}, [2]time.Duration{2 * time.Second, large.Head.Sides[0].Total})
 }

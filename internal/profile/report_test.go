@@ -18,8 +18,7 @@ type times struct {
 }
 
 func rows(t *testing.T, p *Profile, o ReportOptions) (list []times) {
-	t.Helper()
-	r := must(New(p, o))(t)
+	r := testenv.Must(New(p, o))
 	for _, row := range r.Rows {
 		list = append(list, times{row.Name, row.Self, row.Total, row.SelfCPU, row.TotalCPU})
 	}
@@ -77,14 +76,11 @@ func TestReport(t *testing.T) {
 			testenv.NoDiff(t, "", cmp.Diff(c.want, rows(t, p, c.o)))
 		})
 	}
-	r := must(New(p, ReportOptions{Focus: regexp.MustCompile("fib"), Top: 1}))(t)
-	if r.Total != 100 || r.Shown != 50 || r.Left != 3 || r.Rows[0].Line != 9 || r.Rows[0].FirstLine != 8 || r.Rows[0].LastLine != 9 || r.Rows[0].File != "/x/fib.go" {
-		t.Errorf("total %d, shown %d, %d left, %+v", r.Total, r.Shown, r.Left, r.Rows)
-	}
+	r := testenv.Must(New(p, ReportOptions{Focus: regexp.MustCompile("fib"), Top: 1}))
+	row := r.Rows[0]
+	testenv.Same(t, "report and row", fmt.Sprint(r.Total, r.Shown, r.Left, row.Line, row.FirstLine, row.LastLine, row.File), "100ns 50ns 3 9 8 9/x/fib.go")
 	for _, o := range []ReportOptions{{By: "colour"}, {Sort: "size"}} {
-		if _, err := New(p, o); err == nil {
-			t.Errorf("no error for %+v", o)
-		}
+		testenv.Fails(t, fmt.Sprintf("%+v", o), testenv.Err(New(p, o)), "no ")
 	}
 }
 
@@ -119,23 +115,19 @@ func TestBlocked(t *testing.T) {
 		if c.own != "" {
 			o.Own = regexp.MustCompile(c.own)
 		}
-		r := must(New(p, o))(t)
+		r := testenv.Must(New(p, o))
 		var got []string
 		for i, row := range r.Rows {
 			got = append(got, fmt.Sprint(row.Name, " ", row.Line))
-			if want := time.Duration(5 - i); row.Self != want {
-				t.Errorf("%s has %d, want %d", row.Name, row.Self, want)
-			}
+			testenv.Same(t, row.Name, row.Self, time.Duration(5-i))
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("own %q: %q, want %q", c.own, got, c.want)
-		}
+		testenv.NoDiff(t, c.own, cmp.Diff(c.want, got))
 	}
 }
 
 // Self times add up to everything, and the totals are those of the plain definition.
 func TestReportAddsUp(t *testing.T) {
-	p := must(FromStream(session(t, "fan-out"), Detail{Goroutines: true}))(t)
+	p := testenv.Must(FromStream(session(t, "fan-out"), Detail{Goroutines: true}))
 	blocked := time.Duration(0)
 	for i := range p.Records {
 		if r := &p.Records[i]; r.Blocked() {
@@ -143,7 +135,7 @@ func TestReportAddsUp(t *testing.T) {
 		}
 	}
 	for _, by := range Bys {
-		r := must(New(p, ReportOptions{By: by}))(t)
+		r := testenv.Must(New(p, ReportOptions{By: by}))
 		sum := time.Duration(0)
 		for _, row := range r.Rows {
 			sum += row.Self
@@ -172,9 +164,7 @@ func TestReportAddsUp(t *testing.T) {
 					total += rec.Wall
 				}
 			}
-			if row.Self != self || row.Total != total {
-				t.Errorf("%s: self %d, total %d; want %d, %d", row.Name, row.Self, row.Total, self, total)
-			}
+			testenv.Same(t, row.Name, [2]time.Duration{row.Self, row.Total}, [2]time.Duration{self, total})
 		}
 	}
 }

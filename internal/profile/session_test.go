@@ -3,7 +3,6 @@ package profile
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"math"
 	"regexp"
 	"strings"
@@ -24,14 +23,13 @@ var update = flag.Bool("update", false, "write testdata/report.txt")
 // session returns the samples of a recorded session: see internal/analyze/testdata/README.md.
 func session(t *testing.T, name string) *stream.Source {
 	t.Helper()
-	r := must(reader.Open("../analyze/testdata/sessions/" + name + ".tach"))(t)
+	r := testenv.Must(reader.Open("../analyze/testdata/sessions/" + name + ".tach"))
 	t.Cleanup(func() { r.Close() })
 	return source(t, r)
 }
 
 func source(t *testing.T, r *reader.Reader) *stream.Source {
-	t.Helper()
-	src := must(stream.New([]stream.File{{Stream: r}}, stream.Options{Labels: true, Creators: true, Objects: true}))(t)
+	src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Labels: true, Creators: true, Objects: true}))
 	return src
 }
 
@@ -58,9 +56,7 @@ func TestDetail(t *testing.T) {
 		for _, load := range []func(t *testing.T) *stream.Source{func(t *testing.T) *stream.Source { return session(t, "fan-out") }, oneStack} {
 			src, want := load(t), map[parts]sums{}
 			for s, err := range src.Samples() {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, err)
 				k := parts{system: s.Interpreter != tachyon.User, state: src.State(s.Status, s.Stack), stack: fmt.Sprint(src.AppendStack(nil, s.Stack))}
 				pseudo := s.Interpreter == tachyon.Process
 				if s.NotSeen {
@@ -87,7 +83,7 @@ func TestDetail(t *testing.T) {
 				}
 				want[k] = x
 			}
-			p := must(FromStream(load(t), d))(t)
+			p := testenv.Must(FromStream(load(t), d))
 			got := map[parts]sums{}
 			for _, r := range p.Records {
 				got[parts{r.Goroutine, r.System, r.State, fmt.Sprint(r.Stack), r.Group, r.Key}] = sums{r.Count, r.Wall, r.CPU}
@@ -99,9 +95,8 @@ func TestDetail(t *testing.T) {
 					t.Errorf("the series of %+v has %v ns", r, series)
 				}
 			}
-			if len(got) != len(p.Records) || !maps.Equal(got, want) {
-				t.Errorf("%+v: %s", d, cmp.Diff(want, got))
-			}
+			testenv.NoDiff(t, fmt.Sprintf("%+v", d), cmp.Diff(want, got))
+			testenv.Same(t, "records", len(p.Records), len(got))
 		}
 	}
 }
@@ -119,11 +114,11 @@ func oneStack(t *testing.T) *stream.Source {
 
 // Reports and trees of a real server are what they were when somebody looked at them last.
 func TestReportOfSession(t *testing.T) {
-	p := must(FromStream(session(t, "requests"), Detail{Goroutines: true, Series: true}))(t)
+	p := testenv.Must(FromStream(session(t, "requests"), Detail{Goroutines: true, Series: true}))
 	var out strings.Builder
 	for _, by := range Bys {
 		for _, sort := range Sorts {
-			r := must(New(p, ReportOptions{By: by, Sort: sort, Top: 6}))(t)
+			r := testenv.Must(New(p, ReportOptions{By: by, Sort: sort, Top: 6}))
 			fmt.Fprintf(&out, "by %s, %s: %v, %v on CPU, %v without a core, %v elsewhere, %d rows left\n", by, sort, r.Total, r.TotalCPU, r.NoCore, r.Elsewhere, r.Left)
 			for _, row := range r.Rows {
 				fmt.Fprintf(&out, "  %s %s:%d (%d-%d) self %v %v %v total %v %v %v, parts %.3g\n", row.Name, row.File, row.Line, row.FirstLine, row.LastLine,
@@ -131,21 +126,11 @@ func TestReportOfSession(t *testing.T) {
 			}
 		}
 	}
-	tree := must(NewTree(p, ReportOptions{Top: 12}))(t)
+	tree := testenv.Must(NewTree(p, ReportOptions{Top: 12}))
 	fmt.Fprintf(&out, "tree without %d\n%s", tree.NodesCut, treeText(tree.Nodes, " "))
-	callers := must(NewCallers(p, ReportOptions{Sort: SortCPU, Top: 12, Ignore: regexp.MustCompile("^crypto/")}, regexp.MustCompile(`^syscall\.`)))(t)
+	callers := testenv.Must(NewCallers(p, ReportOptions{Sort: SortCPU, Top: 12, Ignore: regexp.MustCompile("^crypto/")}, regexp.MustCompile(`^syscall\.`)))
 	fmt.Fprintf(&out, "callers without %d\n%s", callers.NodesCut, treeText(callers.Nodes, " "))
 	testenv.Golden(t, "testdata/report.txt", out.String(), *update)
-}
-
-// must returns what there is if there is no error.
-func must[T any](x T, err error) func(interface{ Fatal(...any) }) T {
-	return func(t interface{ Fatal(...any) }) T {
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x
-	}
 }
 
 // What stands for a stack without the program's own code says what the goroutine does.

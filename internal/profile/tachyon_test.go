@@ -2,6 +2,7 @@ package profile
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ const (
 func open(t testing.TB, start uint64, write func(w *writer.Writer)) *reader.Reader {
 	t.Helper()
 	var f testenv.File
-	w := must(writer.New(&f, writer.Options{Start: start, Interval: unit}))(t)
+	w := testenv.Must(writer.New(&f, writer.Options{Start: start, Interval: unit}))
 	write(w)
 	return testenv.Finish(t, &f, w, reader.New)
 }
@@ -53,7 +54,7 @@ func TestFromTachyon(t *testing.T) {
 		}}}
 		testenv.OK(t, w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}))
 	})
-	p := must(FromTachyon(r))(t)
+	p := testenv.Must(FromTachyon(r))
 	want := []Record{
 		{Goroutine: 1, State: Running, Stack: []uint32{0, 1}, Count: 3, Wall: 1500 * time.Microsecond, CPU: 1500 * time.Microsecond},
 		{Goroutine: 1, State: Running, Labels: labels, Stack: []uint32{0, 1}, Count: 2, Wall: 2 * ms, CPU: 2 * ms},
@@ -62,25 +63,18 @@ func TestFromTachyon(t *testing.T) {
 		{Goroutine: 2, System: true, State: Syscall, Count: 1, Wall: ms},
 	}
 	testenv.NoDiff(t, "", cmp.Diff(want, p.Records))
-	if p.Samples != 8 || p.Goroutines != 3 || p.Duration != 20*ms || p.Interval != ms || p.Program != "prog" {
-		t.Errorf("%d samples, %d goroutines, %v, every %v, of %q", p.Samples, p.Goroutines, p.Duration, p.Interval, p.Program)
-	}
-	if got := p.Start.UnixMicro(); got != start {
-		t.Errorf("start %d, want %d", got, int64(start))
-	}
-	if wall, cpu := p.Total(); wall != 10500*time.Microsecond || cpu != 3500*time.Microsecond {
-		t.Errorf("total %v, %v", wall, cpu)
-	}
+	testenv.Same(t, "profile", fmt.Sprintln(p.Samples, p.Goroutines, p.Duration, p.Interval, p.Program), "8 3 20ms 1ms prog\n")
+	testenv.Same(t, "start", p.Start.UnixMicro(), start)
+	wall, cpu := p.Total()
+	testenv.Same(t, "total and CPU time", fmt.Sprint(wall, cpu), "10.5ms 3.5ms")
 }
 
 // A broken sample region is an error, not half a profile.
 func TestFromTachyonBroken(t *testing.T) {
-	b := must(os.ReadFile("../../testdata/tachyon/bad/delta_cut.bin"))(t)
-	r := must(reader.New(bytes.NewReader(b)))(t)
+	b := testenv.Must(os.ReadFile("../../testdata/tachyon/bad/delta_cut.bin"))
+	r := testenv.Must(reader.New(bytes.NewReader(b)))
 	defer r.Close()
-	if p, err := FromTachyon(r); err == nil {
-		t.Errorf("no error but %d samples", p.Samples)
-	}
+	testenv.Fails(t, "", testenv.Err(FromTachyon(r)), "truncated record")
 }
 
 func TestPackage(t *testing.T) {
@@ -100,9 +94,7 @@ func TestPackage(t *testing.T) {
 		{"[chan receive]", ""},
 		{"", ""},
 	} {
-		if got := Package(c.function); got != c.want {
-			t.Errorf("Package(%q) = %q, want %q", c.function, got, c.want)
-		}
+		testenv.Same(t, c.function, Package(c.function), c.want)
 	}
 }
 
@@ -115,8 +107,8 @@ func TestHugeTimes(t *testing.T) {
 			}
 		}
 	})
-	p := must(FromTachyon(r))(t)
-	rep := must(New(p, ReportOptions{}))(t)
+	p := testenv.Must(FromTachyon(r))
+	rep := testenv.Must(New(p, ReportOptions{}))
 	if rep.Total != 1<<63-1 || rep.Rows[0].Self != rep.Total || rep.Rows[0].TotalCPU != rep.Total {
 		t.Errorf("total %d, self %d", rep.Total, rep.Rows[0].Self)
 	}
@@ -125,7 +117,7 @@ func TestHugeTimes(t *testing.T) {
 // Each passes on the records in parts. Added up they are those of FromStream.
 func TestEach(t *testing.T) {
 	d := Detail{Goroutines: true, Labels: true}
-	want := must(FromStream(session(t, "fan-out"), d))(t)
+	want := testenv.Must(FromStream(session(t, "fan-out"), d))
 	for _, most := range []int{30, 1 << 20} {
 		b, parts := NewBuilder(), 0
 		got, err := Each(session(t, "fan-out"), d, most, func(p *Profile, r *Record) error {
@@ -144,11 +136,7 @@ func TestEach(t *testing.T) {
 			t.Errorf("at most %d: %d records in %d parts, want %d", most, len(sum.Records), parts, len(want.Records))
 		}
 		total, cpu := sum.Total()
-		if all, want := want.Total(); total != all || cpu != want {
-			t.Errorf("at most %d: %v, %v on CPU, want %v, %v", most, total, cpu, all, want)
-		}
-		if got.Samples != want.Samples || got.Goroutines != want.Goroutines || got.Duration != want.Duration {
-			t.Errorf("at most %d: %+v, want %+v", most, got, want)
-		}
+		wantTotal, wantCPU := want.Total()
+		testenv.Same(t, fmt.Sprint("at most ", most), fmt.Sprint(total, cpu, got.Samples, got.Goroutines, got.Duration), fmt.Sprint(wantTotal, wantCPU, want.Samples, want.Goroutines, want.Duration))
 	}
 }

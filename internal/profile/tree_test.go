@@ -79,12 +79,8 @@ main.a 1400/0 320
 			tree, err = NewCallers(p, c.o, regexp.MustCompile(c.callers))
 		}
 		testenv.OK(t, err)
-		if got := "\n" + treeText(tree.Nodes, ""); got != c.want {
-			t.Errorf("%+v %s:%s, want%s", c.o, c.callers, got, c.want)
-		}
-		if tree.NodesCut > 0 != (c.o.Top > 0) {
-			t.Errorf("%d nodes are cut with top %d", tree.NodesCut, c.o.Top)
-		}
+		testenv.Same(t, fmt.Sprintf("%+v %s", c.o, c.callers), "\n"+treeText(tree.Nodes, ""), c.want)
+		testenv.Same(t, fmt.Sprint("nodes are cut with top ", c.o.Top), tree.NodesCut > 0, c.o.Top > 0)
 		if c.o.Top == 0 && c.callers == "" && tree.Nodes[0].Children[0].Line != 3 {
 			t.Errorf("the line of main.a is %d", tree.Nodes[0].Children[0].Line)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 // TestSweep: folders of processes that have ended are removed, and no others.
@@ -44,9 +45,7 @@ func TestSweep(t *testing.T) {
 	got, _ := filepath.Glob(filepath.Join(temp, "*"))
 	want := []string{mine, next, fresh, other, foreign, linked}
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("left are %v, want %v", got, want)
-	}
+	testenv.NoDiff(t, "left", cmp.Diff(want, got))
 	testenv.OK(t, errors.Join(remove(), removeNext()))
 	if _, err := os.Stat(mine); err == nil {
 		t.Error("the folder is not removed")
@@ -58,17 +57,13 @@ func TestSweep(t *testing.T) {
 func TestShared(t *testing.T) {
 	dir := t.TempDir()
 	follow := func(name string) *Following {
-		t.Helper()
 		return testenv.Must(Follow(t.Context(), filepath.Join(dir, name), []profiler.Option{profiler.Source(profiler.Portable), profiler.Output(filepath.Join(dir, "no.tach"))}))
 	}
 	one := follow("1.tach")
 	two := follow("2.tach")
-	if one.of != two.of || one.of != present {
-		t.Error("there are two sessions")
-	}
-	if _, start := session.Running(); !start.IsZero() {
-		t.Error("the session has files of the past")
-	}
+	testenv.Same(t, "one session", one.of == two.of && one.of == present, true)
+	_, start := session.Running()
+	testenv.Same(t, "the session has no files of the past", start.IsZero(), true)
 	testenv.OK(t, one.End())
 	select {
 	case <-two.Stopped:
@@ -77,18 +72,12 @@ func TestShared(t *testing.T) {
 	}
 	testenv.OK(t, present.Session.Stop()) // as after an error
 	three := follow("3.tach")
-	if three.of == two.of {
-		t.Error("a session that has ended is used")
-	}
+	testenv.Same(t, "a session that has ended is used", three.of == two.of, false)
 	testenv.OK(t, two.End())
 	testenv.OK(t, three.End())
-	if present != nil {
-		t.Error("there still is a session")
-	}
+	testenv.Same(t, "there still is a session", present != nil, false)
 	list, _ := filepath.Glob(filepath.Join(dir, "*"))
-	if len(list) != 3 {
-		t.Errorf("files: %v", list)
-	}
+	testenv.Same(t, "files", len(list), 3)
 }
 
 // TestWaits: a session that the program begins or ends is waited for, but not for ever.
