@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	judge "github.com/gotach/profiler/internal/testenv/measure" // measure is a function of this package
@@ -86,11 +85,8 @@ func cpuOf(t *testing.T, pid int) (s float64) {
 
 // window returns the time of a file without its ends, in µs.
 func window(t *testing.T, path string) (from, to uint64) {
-	f := testenv.Must(reader.Open(path))
-	defer f.Close()
-	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{}))
-	for _, err := range src.Samples() {
-		testenv.OK(t, err)
+	src := sourceOf(t, path, stream.Options{})
+	for range testenv.All(t, src.Samples()) {
 	}
 	const margin = 200_000
 	return src.Header().Start + margin, src.Header().Start + src.End() - margin
@@ -103,12 +99,9 @@ type times struct {
 }
 
 func timesOf(t *testing.T, path string, from, to uint64) times {
-	f := testenv.Must(reader.Open(path))
-	defer f.Close()
-	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Labels: true}))
+	src := sourceOf(t, path, stream.Options{Labels: true})
 	out := times{of: map[string]float64{}}
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		if s.NotSeen {
 			continue
 		}

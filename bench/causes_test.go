@@ -53,7 +53,7 @@ func TestMeasureFindings(t *testing.T) {
 		lists := make([][]findings.Finding, len(programs))
 		var group sync.WaitGroup
 		for i, p := range programs {
-			one := func() { lists[i] = whatIsWrong(p.run(t, bin, dir, length)) }
+			one := func() { lists[i] = whatIsWrong(t, p.run(t, bin, dir, length)) }
 			if len(programs) < len(all) {
 				group.Go(one)
 			} else {
@@ -124,16 +124,28 @@ func texts(list []findings.Finding) string {
 // buildCauses builds programs of testdata/causes, which is a module that is not in the workspace.
 func buildCauses(t *testing.T, programs []cause, flags ...string) (bin string) {
 	bin = t.TempDir()
-	args := append(append([]string{"build"}, flags...), "-o", bin+"/")
+	args := append(flags, "-o", bin+"/")
 	for _, p := range programs {
 		args = append(args, "./"+p.Name)
 	}
-	build := exec.Command("go", args...)
-	build.Dir, build.Env = "../testdata/causes", append(os.Environ(), "GOWORK=off")
+	buildIn(t, "../testdata/causes", args...)
+	return bin
+}
+
+// sourceOf returns the samples of a file.
+func sourceOf(t *testing.T, path string, o stream.Options) *stream.Source {
+	f := testenv.Must(reader.Open(path))
+	t.Cleanup(func() { f.Close() })
+	return testenv.Must(stream.New([]stream.File{{Stream: f}}, o))
+}
+
+// buildIn builds programs of a module that is not in the workspace.
+func buildIn(t *testing.T, folder string, args ...string) {
+	build := exec.Command("go", append([]string{"build"}, args...)...)
+	build.Dir, build.Env = folder, append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return bin
 }
 
 // run runs a program and returns the path of its profile.
@@ -155,13 +167,11 @@ func (c *cause) run(t *testing.T, bin, dir string, length time.Duration) string 
 }
 
 // whatIsWrong returns what is found in a profile, as gotach why does in the folder of the programs.
-func whatIsWrong(path string) []findings.Finding {
-	f := testenv.Must(reader.Open(path))
-	defer f.Close()
+func whatIsWrong(t *testing.T, path string) []findings.Finding {
 	o := report.Options{Series: true}
 	so := o.Stream()
 	so.Unselected = true
-	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, so))
+	src := sourceOf(t, path, so)
 	survey := testenv.Must(report.NewSurvey(src, o, testenv.Must(source.Below([]string{"../testdata/causes"})).Read))
 	return testenv.Must(findings.OfSurvey(survey, filepath.Base(path), math.MaxInt64))
 }

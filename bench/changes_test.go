@@ -8,7 +8,6 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/diff"
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	judge "github.com/gotach/profiler/internal/testenv/measure" // measure is a function of this package
@@ -61,9 +60,7 @@ func TestMeasureChanges(t *testing.T) {
 func firstDifferent(t *testing.T, paths ...string) string {
 	var sides [2][]*analyze.Samples
 	for i, path := range paths {
-		f := testenv.Must(reader.Open(path))
-		defer f.Close()
-		src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Creators: true}))
+		src := sourceOf(t, path, stream.Options{Creators: true})
 		sides[i] = []*analyze.Samples{analyze.NewSamples(path, src)}
 	}
 	d := testenv.Must(diff.Find(sides[0], sides[1], diff.Options{}))

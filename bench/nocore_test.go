@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	judge "github.com/gotach/profiler/internal/testenv/measure" // measure is a function of this package
@@ -66,11 +65,8 @@ func waitedForCore(t *testing.T) time.Duration {
 
 // withoutCore returns the time of a file in which goroutines could run and had no core.
 func withoutCore(t *testing.T, path string) (all time.Duration) {
-	f := testenv.Must(reader.Open(path))
-	defer f.Close()
-	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{}))
-	for x, err := range src.Samples() {
-		testenv.OK(t, err)
+	src := sourceOf(t, path, stream.Options{})
+	for x := range testenv.All(t, src.Samples()) {
 		if x.Status&(tachyon.HasGIL|tachyon.GILRequested) != 0 && x.Status&tachyon.OnCPU == 0 {
 			all += x.Wall
 		}

@@ -92,11 +92,7 @@ func TestMeasureIdle(t *testing.T) {
 // buildServers builds bench/servers, which is a module that is not in the workspace.
 func buildServers(t *testing.T, tags string) (bin string) {
 	bin = filepath.Join(t.TempDir(), "servers")
-	build := exec.Command("go", "build", "-tags="+tags, "-o", bin, ".")
-	build.Dir, build.Env = "servers", append(os.Environ(), "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	buildIn(t, "servers", "-tags="+tags, "-o", bin, ".")
 	return bin
 }
 
@@ -115,8 +111,7 @@ func requestsOff(t *testing.T, folder string, byClients bool) (worst float64) {
 	r := testenv.Must(requests.Find(analyze.NewSamples("", src), requests.Options{}))
 	session := src.Metadata().Session
 	begin := int64(math.MaxInt64) // until the first tick nothing is known
-	for g, err := range file.Goroutines() {
-		testenv.OK(t, err)
+	for g := range testenv.All(t, file.Goroutines()) {
 		begin = min(begin, int64(g.First))
 	}
 	for kind, all := range log {

@@ -1,21 +1,45 @@
 package leaks
 
 import (
+	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
 
-// With a Go version that cannot prove leaks the metadata says so. TestProvenLeaks has the other case.
-func TestLeaksUnavailable(t *testing.T) {
-	l := provenLeaks()
-	if known := pprof.Lookup("goroutineleak") != nil; known != (l.Unavailable == "") || !known && (!strings.Contains(l.Unavailable, runtime.Version()) || l.Count != 0 || l.Groups != nil) {
-		t.Errorf("%+v", l)
+//go:noinline
+func waitForever() { <-make(chan int) }
+
+// The runtime of Go 1.27 says which goroutines of a session are leaked, and where they wait. With an older one the file says that this is not
+// known. Those that wait for something in use go on after that.
+func TestProvenLeaks(t *testing.T) {
+	path, used := filepath.Join(t.TempDir(), "x.tach"), make(chan int)
+	s := testenv.Must(profiler.Open(profiler.Output(path), profiler.Leaks()))
+	for range 3 {
+		go waitForever()
+		go func() { used <- 1 }()
+	}
+	testenv.Await(func() bool { return s.Stats().Samples >= 30 })
+	testenv.OK(t, s.Stop())
+	for range 3 {
+		<-used
+	}
+	f := testenv.Must(reader.Open(path))
+	defer f.Close()
+	l := testenv.Must(f.Metadata()).Session.Leaks
+	if pprof.Lookup("goroutineleak") == nil {
+		if l == nil || !strings.Contains(l.Unavailable, runtime.Version()) || l.Count != 0 || l.Groups != nil {
+			t.Errorf("%+v", l)
+		}
+	} else if l == nil || l.Unavailable != "" || l.Count != 3 || len(l.Groups) != 1 || !strings.HasSuffix(l.Groups[0].Frames[0].Func, ".waitForever") {
+		t.Errorf("%+v, want 3 goroutines in waitForever", l)
 	}
 }
 

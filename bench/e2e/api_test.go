@@ -9,7 +9,6 @@ import (
 	"go/printer"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,26 +25,24 @@ var promised = []string{".", "auto", "export", "httpprof", "httpprof/ui", "leaks
 // that a program can import say first that nothing is promised, and no promised function has a type of theirs.
 func TestAPI(t *testing.T) {
 	const module, golden, unpromised = "github.com/gotach/profiler", "testdata/api.txt", "not promised (v0)"
-	cmd := exec.Command("go", "list", "./...")
-	cmd.Dir = root(t)
-	list := testenv.Must(cmd.Output())
 	var api bytes.Buffer
 	var others []string // names of packages without a promise
 	found := 0
-	for name := range strings.FieldsSeq(string(list)) {
+	for line := range strings.Lines(run(t, root(t), nil, "go", "list", "-f", "{{.ImportPath}} {{.Name}}", "./...")) {
+		name, own, _ := strings.Cut(strings.TrimSpace(line), " ")
 		folder := strings.TrimPrefix(strings.Replace(name, module, ".", 1), "./")
-		p := parsePackage(t, name, filepath.Join(root(t), folder))
-		if strings.Contains("/"+folder+"/", "/internal/") || p.Name == "main" {
-			others = append(others, p.Name)
+		if strings.Contains("/"+folder+"/", "/internal/") || own == "main" {
+			others = append(others, own)
 			continue
 		}
+		p := parsePackage(t, name, filepath.Join(root(t), folder))
 		first, _, _ := strings.Cut(p.Doc, "\n")
 		is := slices.Contains(promised, folder)
 		if is == strings.Contains(first, unpromised) {
 			t.Errorf("package %s is promised: %v; the first line of its comment is %q", folder, is, first)
 		}
 		if !is {
-			others = append(others, p.Name)
+			others = append(others, own)
 			continue
 		}
 		found++

@@ -211,12 +211,10 @@ func fileOfRuns(t *testing.T, dir string, runs map[int]passed) map[int]string {
 		r := testenv.Must(reader.Open(path))
 		m := testenv.Must(r.Metadata())
 		var has passed
-		for s, err := range r.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, r.Samples()) {
 			has.add([]tachyon.Sample{*s})
 		}
-		for _, err := range r.Goroutines() {
-			testenv.OK(t, err)
+		for range testenv.All(t, r.Goroutines()) {
 			has.parts++
 		}
 		if present, err := r.VerifyChecksum(); err != nil || !present {

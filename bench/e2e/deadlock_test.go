@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
 )
@@ -32,7 +31,7 @@ func waiting(t *testing.T, bin, name, setting, path string, isDead bool) {
 	if setting != "" {
 		env = append(env, "PROFILE_OUT="+path)
 	}
-	text, code := runFor(t, 4*time.Minute, env, bin, name)
+	text, code := ends(t, "", env, bin, name)
 	if isDead && (code != 2 || !strings.Contains(text, "deadlock!")) || !isDead && (code != 0 || !strings.HasSuffix(text, "ok\n")) {
 		t.Errorf("%s %s: exit code %d\n%s", name, setting, code, text)
 		return

@@ -17,8 +17,12 @@ import (
 // The pages that speak of the code. All that they name must be declared; other pages also name what others have.
 var inside = []string{architecture, "CONTRIBUTING.md"}
 
-// face matches the functions and types of packages that a program imports.
-var face = regexp.MustCompile(`\b(profiler|auto|httpprof|ui|proftest|reader)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
+var (
+	testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*(/[\w ]+)?$`)
+	codeName = regexp.MustCompile(`^\w+(\.\w+){1,2}$`)
+	// face matches the functions and types of packages that a program imports.
+	face = regexp.MustCompile(`\b(profiler|auto|httpprof|ui|proftest|reader)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
+)
 
 // All that the documents name exists: files, functions, tests, variables, steps of .ci/run, and the packages
 // and tests of go test commands. The pages about the code name all packages that import unsafe.
@@ -38,7 +42,7 @@ func TestDocNames(t *testing.T) {
 			name := m[1]
 			top, sub, _ := strings.Cut(name, "/")
 			switch {
-			case regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*(/[\w ]+)?$`).MatchString(name):
+			case testName.MatchString(name):
 				tests++ // names of subtests are strings in the code
 				if name != "TestMain" && !code.tests[top] || sub != "" && !strings.Contains(code.text, strconv.Quote(sub)) {
 					t.Errorf("%s names %s, and there is no such test", page, name)
@@ -49,7 +53,7 @@ func TestDocNames(t *testing.T) {
 						t.Errorf("%s names step %s, which .ci/run does not have", page, step)
 					}
 				}
-			case slices.Contains(inside, page) && regexp.MustCompile(`^\w+(\.\w+){1,2}$`).MatchString(name) && !slices.Contains([]string{".go", ".md"}, path.Ext(name)):
+			case slices.Contains(inside, page) && codeName.MatchString(name) && !slices.Contains([]string{".go", ".md"}, path.Ext(name)):
 				names++
 				if pkg, _, _ := strings.Cut(name, "."); pkg != "runtime" && !code.declared[name] {
 					t.Errorf("%s names %s, which is not declared", page, name)
@@ -139,12 +143,13 @@ func readCode(t *testing.T) *code {
 }
 
 var (
-	unsafeImport = regexp.MustCompile(`(?m)^(import |\t)"unsafe"$`)
-	functions    = regexp.MustCompile(`(?m)^func (?:\((?:\w+ )?\*?(\w+)(?:\[.*?\])?\) )?(\w+)`)
-	single       = regexp.MustCompile(`(?m)^(?:var|const|type) (\w+)`)
-	blocks       = regexp.MustCompile(`(?ms)^(?:var|const|type) \(\n(.*?)^\)`)
-	interfaces   = regexp.MustCompile(`(?ms)^type (\w+) interface \{\n(.*?)^\}`)
-	inBlock      = regexp.MustCompile(`(?m)^\t([A-Za-z]\w*)`)
+	packageClause = regexp.MustCompile(`(?m)^package (\w+)`)
+	unsafeImport  = regexp.MustCompile(`(?m)^(import |\t)"unsafe"$`)
+	functions     = regexp.MustCompile(`(?m)^func (?:\((?:\w+ )?\*?(\w+)(?:\[.*?\])?\) )?(\w+)`)
+	single        = regexp.MustCompile(`(?m)^(?:var|const|type) (\w+)`)
+	blocks        = regexp.MustCompile(`(?ms)^(?:var|const|type) \(\n(.*?)^\)`)
+	interfaces    = regexp.MustCompile(`(?ms)^type (\w+) interface \{\n(.*?)^\}`)
+	inBlock       = regexp.MustCompile(`(?m)^\t([A-Za-z]\w*)`)
 )
 
 // add adds one file, which gofmt has formatted.
@@ -165,7 +170,7 @@ func (c *code) add(name, text string) {
 	if unsafeImport.MatchString(text) && !slices.Contains(c.unsafe, folder) {
 		c.unsafe = append(c.unsafe, folder)
 	}
-	pkg := regexp.MustCompile(`(?m)^package (\w+)`).FindStringSubmatch(text)[1]
+	pkg := packageClause.FindStringSubmatch(text)[1]
 	declare := func(names ...string) { c.declared[pkg+"."+strings.Trim(strings.Join(names, "."), ".")] = true }
 	for _, f := range functions.FindAllStringSubmatch(text, -1) {
 		declare(f[1], f[2])

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -46,12 +45,6 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	return string(out)
 }
 
-// gotach builds the command once, in a directory that TestMain removes, and returns
-// its path.
-var gotach = sync.OnceValues(func() (string, error) { return testenv.BuildGotach(built) })
-
-var built string
-
 // programs are functions that the test binary runs instead of the tests. The key is the environment
 // variable that selects the program.
 var programs = map[string]func(){}
@@ -63,18 +56,7 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
-	var err error
-	if built, err = os.MkdirTemp("", "gotach-e2e-"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	os.RemoveAll(built)
-	os.Exit(code)
-}
-
-func command(t *testing.T) string {
-	t.Helper()
-	return testenv.Must(gotach())
+	m.Run()
 }
 
 // moduleEnv makes the go command complete go.mod without the network.
@@ -97,16 +79,16 @@ func module(t *testing.T, name, file string) string {
 	return dir
 }
 
-// runFor runs a program that must end within limit. It returns its output and exit code.
-func runFor(t *testing.T, limit time.Duration, env []string, bin string, args ...string) (string, int) {
+// ends runs a program in dir that must end within four minutes. It returns its output and exit code.
+func ends(t *testing.T, dir string, env []string, bin string, args ...string) (string, int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, args...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
-		t.Errorf("%v %q: %v, at most %v\n%s", env, args, err, limit, out)
+		t.Errorf("%v %q: %v\n%s", env, args, err, out)
 		return "", -1
 	}
 	return string(out), cmd.ProcessState.ExitCode()

@@ -31,8 +31,7 @@ func (f *farEnds) check(t *testing.T, path string) {
 		stack uint32
 	}
 	sums := map[wait]time.Duration{}
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		if src.State(s.Status, s.Stack) == "IO wait" {
 			leaf := src.Frames()[src.Stacks()[s.Stack].Frame]
 			sums[wait{peers[stream.ObjectOf(&leaf)], s.Stack}] += s.Wall

@@ -94,8 +94,7 @@ func idleResultOf(t *testing.T, profile, log string) *idleResult {
 	}
 	idle := idle.New(src, nil)
 	sums := map[place]time.Duration{}
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		key := idle.Add(s)
 		if s.Interpreter == tachyon.User && s.Status&(tachyon.OnCPU|tachyon.HasGIL|tachyon.GILRequested) == 0 {
 			sums[place{key, s.Stack, during(serves[s.Goroutine], s.Time), s.Labels != nil}] += s.Wall

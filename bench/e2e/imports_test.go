@@ -147,11 +147,11 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// testdata/imports.txt lists the packages that the root package links. With -update the test writes it. Package net must not be there: it links
+// testdata/imports.txt lists the packages that the root package and auto link. With -update the test writes it. Package net must not be there: it links
 // cgo, which makes a static program dynamic and disables the runtime's detection of deadlocks (TestStatic). Nor should large ones.
 func TestImports(t *testing.T) {
 	var ours, standard []string
-	for _, p := range list(t, "-deps", ".") {
+	for _, p := range list(t, "-deps", ".", "./auto") {
 		if p.Standard {
 			standard = append(standard, p.ImportPath)
 		} else {

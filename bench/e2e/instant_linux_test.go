@@ -30,7 +30,7 @@ import (
 // not even. At night these are a thousand instants.
 func TestMeasureStacks(t *testing.T) {
 	defer inStates(t)()
-	bin := command(t)
+	bin := testenv.Must(testenv.BuildGotach(t.TempDir()))
 	measure.AtMost(t, "goroutines that waited, of which gotach stacks says something else than runtime.Stack", "%", 1, func() float64 {
 		path := filepath.Join(t.TempDir(), "x.tach")
 		s := testenv.Must(profiler.Open(profiler.Output(path)))

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
@@ -51,7 +50,7 @@ func objectNames(t *testing.T, bin string, kill bool, unnamed string) {
 		testenv.Await(func() bool { return named(path, len(plantedLocks)) })
 		cmd.Process.Kill()
 		cmd.Wait()
-	} else if out, code := runFor(t, 2*time.Minute, env, bin); code != 0 {
+	} else if out, code := ends(t, "", env, bin); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	m, unfinished := metadata(t, path)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,15 +17,17 @@ func TestProftest(t *testing.T) {
 	testenv.Long(t)
 	t.Parallel()
 	dir, out, work := module(t, "hook_test.go.txt", "hook_test.go"), t.TempDir(), t.TempDir()
-	src := testenv.Must(os.ReadFile(filepath.Join(dir, "hook_test.go")))
-	for _, p := range []string{"a", "b"} {
-		path := filepath.Join(dir, p, "same")
-		testenv.OK(t, errors.Join(os.MkdirAll(path, 0o755), os.WriteFile(filepath.Join(path, "hook_test.go"), src, 0o600)))
+	program := ""
+	tests := func(pattern, out string) (string, int) {
+		return ends(t, dir, []string{"PROFILE_OUT=" + out}, program, "-test.run=^"+pattern+"$")
 	}
-	text := run(t, dir, append(moduleEnv, "PROFILE_OUT="+filepath.Join(out, "x.tach"), "GOTMPDIR="+work),
-		"go", "test", "-work", "-count=1", "-vet=off", "-v", "-p=1", "-run=TestPass", "./a/...", "./b/...")
-	if n := strings.Count(text, "has the profile of another package"); n != 1 {
-		t.Errorf("%d warnings, want 1\n%s", n, text)
+	shared := filepath.Join(out, "x.tach")
+	run(t, dir, append(moduleEnv, "PROFILE_OUT="+shared, "GOTMPDIR="+work), "go", "test", "-work", "-count=1", "-vet=off", "-run=TestPass", ".")
+	built := testenv.Must(filepath.Glob(filepath.Join(work, "*", "b*", "program.test")))[0]
+	program = filepath.Join(filepath.Dir(filepath.Dir(built)), "other", "program.test") // as that of another package
+	testenv.OK(t, errors.Join(os.Mkdir(filepath.Dir(program), 0o755), os.Rename(built, program)))
+	if text, code := tests("TestPass", shared); code != 0 || strings.Count(text, "has the profile of another package") != 1 {
+		t.Errorf("exit code %d, want one warning\n%s", code, text)
 	}
 	programs := map[string]bool{}
 	names, _ := filepath.Glob(filepath.Join(out, "*.tach"))
@@ -38,19 +39,10 @@ func TestProftest(t *testing.T) {
 		programs[m.Session.Executable] = true
 	}
 	if len(names) != 2 || len(programs) != 2 {
-		t.Errorf("files %v have the profiles of %d packages, want 2\n%s", names, len(programs), text)
+		t.Errorf("files %v have the profiles of %d packages, want 2", names, len(programs))
 	}
-	testenv.OK(t, os.Rename(testenv.Must(filepath.Glob(filepath.Join(work, "*", "b*", "same.test")))[0], filepath.Join(dir, "hook.test")))
-	tests := func(pattern, out string) (int, string) {
-		cmd := exec.Command(filepath.Join(dir, "hook.test"), "-test.run=^"+pattern+"$")
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PROFILE_OUT="+out)
-		text, err := cmd.CombinedOutput()
-		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-			t.Fatal(err)
-		}
-		return cmd.ProcessState.ExitCode(), string(text)
-	}
+	testenv.OK(t, os.Rename(program, filepath.Join(dir, "hook.test")))
+	program = filepath.Join(dir, "hook.test")
 	for _, tc := range []struct {
 		pattern  string
 		code     int
@@ -62,7 +54,7 @@ func TestProftest(t *testing.T) {
 		{"TestExit", 5, false}, // os.Exit does not run Stop, but the file has the samples
 	} {
 		t.Run(tc.pattern, func(t *testing.T) {
-			code, text := tests(tc.pattern, "x.tach") // relative to the package's directory
+			text, code := tests(tc.pattern, "x.tach") // relative to the package's directory
 			if code != tc.code {
 				t.Errorf("exit code %d, without a profile %d:\n%s", code, tc.code, text)
 			}
@@ -75,8 +67,7 @@ func TestProftest(t *testing.T) {
 				t.Errorf("finished is %v, want %v", !tc.finished, tc.finished)
 			}
 			found := tc.pattern == "TestNone" || !tc.finished
-			for s, err := range r.Samples() {
-				testenv.OK(t, err)
+			for s := range testenv.All(t, r.Samples()) {
 				for _, id := range s.Stack {
 					found = found || strings.HasSuffix(r.Frames()[id].Func, "."+tc.pattern)
 				}
@@ -88,7 +79,7 @@ func TestProftest(t *testing.T) {
 	}
 	// Without PROFILE_OUT there is no file.
 	before, _ := filepath.Glob(filepath.Join(dir, "*"))
-	if code, text := tests("TestNone", ""); code != 0 {
+	if text, code := tests("TestNone", ""); code != 0 {
 		t.Errorf("exit code %d without a profile:\n%s", code, text)
 	}
 	if after, _ := filepath.Glob(filepath.Join(dir, "*")); len(after) != len(before) {

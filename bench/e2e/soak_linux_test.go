@@ -140,8 +140,7 @@ func checkParts(t *testing.T, said *soaked) {
 			t.Errorf("%s: a checksum: %v, %v; unfinished: %v", path, present, err, unfinished)
 		}
 		frames, n := r.Frames(), int64(0)
-		for s, err := range r.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, r.Samples()) {
 			n++
 			if s.Time <= last[s.Thread] {
 				t.Fatalf("%s: goroutine %d has a sample at %d after one at %d", path, s.Thread, s.Time, last[s.Thread])
@@ -151,8 +150,7 @@ func checkParts(t *testing.T, said *soaked) {
 				requests[s.Thread] = true
 			}
 		}
-		for g, err := range r.Goroutines() {
-			testenv.OK(t, err)
+		for g := range testenv.All(t, r.Goroutines()) {
 			created[g.ID] = created[g.ID] || strings.HasSuffix(g.CreatedBy, "e2e.runSoak")
 			for _, l := range g.Labels {
 				labels[l.Labels["request"]] = g.ID

@@ -48,7 +48,7 @@ func TestHarmCalls(t *testing.T) {
 		}
 	}
 	b.WriteByte('\n')
-	written(t, "system calls", b.String())
+	testenv.Marked(t, harmPage, "system calls", b.String(), *update)
 }
 
 // systemCalls matches constants of system calls in code.

@@ -15,7 +15,7 @@ type harmCase struct {
 	// flags are for go build; nil for the program that most cases share.
 	flags []string
 	racy  bool // the program may end before there is a profile
-	long  bool // for TestPeerHarmTable alone. Beside other programs a session can take long to be sure of a deadlock
+	long  bool // for TestPeerHarmTable alone: another case ends in nearly the same way, or it takes long
 }
 
 // endsWithin is the time after which a program counts as one that does not end.
@@ -36,15 +36,15 @@ const ends = "Ways to end"
 var harmSections = []harmSection{
 	{ends, "The session starts with `defer profiler.Start().Stop()`. Other goroutines of the program run and wait at the same time.", []harmCase{
 		{what: "main returns", name: "returns"},
-		{what: "`os.Exit(0)`", name: "exits 0"},
+		{what: "`os.Exit(0)`", name: "exits 0", long: true},
 		{what: "`os.Exit(3)`", name: "exits 3"},
-		{what: "`os.Exit(3)` in another goroutine", name: "exits from a goroutine"},
-		{what: "`os.Exit(3)` while Start runs", name: "exits while Start runs", racy: true},
+		{what: "`os.Exit(3)` in another goroutine", name: "exits from a goroutine", long: true},
+		{what: "`os.Exit(3)` while Start runs", name: "exits while Start runs", racy: true, long: true},
 		{what: "panic", name: "panics"},
-		{what: "panic in another goroutine", name: "panics in a goroutine"},
+		{what: "panic in another goroutine", name: "panics in a goroutine", long: true},
 		{what: "panic, recovered", name: "recovers"},
 		{what: "panic with `GOTRACEBACK=crash`", name: "crash"},
-		{what: "`log.Fatal`", name: "log.Fatal"},
+		{what: "`log.Fatal`", name: "log.Fatal", long: true},
 		{what: "nil pointer", name: "nil"},
 		{what: "10,000 nil pointers, recovered", name: "nil recovered"},
 		{what: "stack overflow", name: "stack overflow"},
@@ -53,8 +53,8 @@ var harmSections = []harmSection{
 		{what: "out of memory (`RLIMIT_AS`)", name: "out of memory"},
 		{what: "1.3 GB allocated below `debug.SetMemoryLimit(32 MB)`", name: "memory limit", long: true},
 		{what: "SIGTERM", name: "SIGTERM"},
-		{what: "SIGINT", name: "SIGINT"},
-		{what: "SIGHUP", name: "SIGHUP"},
+		{what: "SIGINT", name: "SIGINT", long: true},
+		{what: "SIGHUP", name: "SIGHUP", long: true},
 		{what: "SIGQUIT", name: "SIGQUIT"},
 		{what: "SIGABRT", name: "SIGABRT"},
 		{what: "SIGSEGV from `kill`", name: "SIGSEGV"},

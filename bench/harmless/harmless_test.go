@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 // TestPeerSuites checks that each test of a suite has the same verdict with and without the profiler.
@@ -38,8 +39,8 @@ func harms(plain, profiled run, text, profile string) (harm []string) {
 	if len(plain.verdict) == 0 {
 		return []string{"no test ran\n" + tail(plain.log)}
 	}
-	if d := diff(plain.outcome, profiled.outcome); d != "" {
-		found("with the profiler\n%s\nwith it:\n%s\nwithout it:\n%s", d, tail(profiled.log), tail(plain.log))
+	if d := cmp.Diff(plain.outcome, profiled.outcome); d != "" {
+		found("without the profiler, and with it:\n%s\nwith it:\n%s\nwithout it:\n%s", d, tail(profiled.log), tail(plain.log))
 	}
 	if plain.killed || profiled.killed {
 		found("killed after the timeout; with the profiler: %v, without: %v", profiled.killed, plain.killed)

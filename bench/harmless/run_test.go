@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -44,8 +42,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 	if s.skip != "" {
 		args = append(args, "-test.skip="+s.skip)
 	}
-	out, err := os.Create(log)
-	testenv.OK(t, err)
+	out := testenv.Must(os.Create(log))
 	defer out.Close()
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = p.dir
@@ -65,7 +62,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 		time.Sleep(10 * time.Second)
 		_ = cmd.Process.Kill()
 	})
-	err = cmd.Wait()
+	err := cmd.Wait()
 	r.killed = !quit.Stop()
 	r.took = time.Since(begin)
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
@@ -103,32 +100,6 @@ func verdicts(t *testing.T, p pkg, log string) map[string]string {
 		}
 	}
 	return v
-}
-
-// diff describes the differences of two runs, "" if there are none.
-func diff(plain, profiled outcome) string {
-	var b strings.Builder
-	if plain.end != profiled.end {
-		fmt.Fprintf(&b, "ends with %q, without the profiler with %q\n", profiled.end, plain.end)
-	}
-	names := maps.Clone(plain.verdict)
-	maps.Copy(names, profiled.verdict)
-	const most = 20 // if a suite was cut short, all later tests differ
-	n := 0
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		was, ran := plain.verdict[name]
-		is, runs := profiled.verdict[name]
-		if was != is || ran != runs {
-			if n++; n > most {
-				continue
-			}
-			fmt.Fprintf(&b, "%s: %q (run: %v), without the profiler %q (run: %v)\n", name, is, runs, was, ran)
-		}
-	}
-	if n > most {
-		fmt.Fprintf(&b, "and %d more tests\n", n-most)
-	}
-	return b.String()
 }
 
 // tail returns the end of a log, after the text at the first sign of a crash in it.

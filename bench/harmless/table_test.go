@@ -92,10 +92,10 @@ func harmTable(t *testing.T, chosen func(s *harmSection, c *harmCase, source str
 		}
 	}
 	all.Wait()
-	if ran < 20 {
+	if ran < 15 {
 		t.Errorf("only %d runs", ran)
 	}
-	written(t, "tables", harmText(rows))
+	testenv.Marked(t, harmPage, "tables", harmText(rows), *update)
 }
 
 // cell runs a case and compares it with a cell of the page, or replaces that with -update.
@@ -122,9 +122,8 @@ func (c *harmCase) cell(t *testing.T, bin, source string, cell *string, plain st
 // harmRows returns the cells of docs/harm.md by the first column.
 func harmRows(t *testing.T) map[string][]string {
 	t.Helper()
-	_, text, _ := part(t, "tables")
 	rows := map[string][]string{}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(part(t, "tables")) {
 		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 1+len(harmSources) {
 			rows[cells[0]] = cells[1:]
 		}
@@ -309,37 +308,13 @@ var update = flag.Bool("update", false, "rewrite the tables of docs/harm.md and 
 
 const harmPage = "../../docs/harm.md"
 
-// written compares a part of docs/harm.md with want, or replaces it with -update. The part is between
-// a line "<!-- NAME: …" and the next line "<!-- end of NAME -->".
-func written(t *testing.T, name, want string) {
+// part returns the part of docs/harm.md that a test writes.
+func part(t *testing.T, name string) string {
 	t.Helper()
-	before, got, after := part(t, name)
-	if *update {
-		testenv.OK(t, os.WriteFile(harmPage, []byte(before+want+after), 0o666))
-		return
-	}
-	was, is := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for _, line := range is {
-		if !slices.Contains(was, line) {
-			t.Errorf("%s lacks the line\n%s", harmPage, line)
-		}
-	}
-	if len(was) != len(is) {
-		t.Errorf("%s has %d lines of %s, the test writes %d", harmPage, len(was), name, len(is))
-	}
-}
-
-// part returns a part of docs/harm.md, and the text before and after it. The lines that mark the part's
-// begin and end belong to before and after.
-func part(t *testing.T, name string) (before, got, after string) {
-	t.Helper()
-	text := testenv.Must(os.ReadFile(harmPage))
-	begin, end := "<!-- "+name+": ", "<!-- end of "+name+" -->\n"
-	before, rest, begun := strings.Cut(string(text), begin)
-	command, rest, commanded := strings.Cut(rest, "\n")
-	got, after, ended := strings.Cut(rest, end)
-	if !begun || !commanded || !ended {
+	_, rest, begun := strings.Cut(string(testenv.Must(os.ReadFile(harmPage))), "<!-- "+name+" -->\n")
+	got, _, ended := strings.Cut(rest, "<!-- /"+name+" -->\n")
+	if !begun || !ended {
 		t.Fatalf("%s has no place for %s", harmPage, name)
 	}
-	return before + begin + command + "\n", got, end + after
+	return got
 }

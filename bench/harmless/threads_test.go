@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 )
 
@@ -28,5 +29,5 @@ func TestMeasureThreads(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %v at most |\n", s.source, s.most)
 	}
 	b.WriteByte('\n')
-	written(t, "threads", b.String())
+	testenv.Marked(t, harmPage, "threads", b.String(), *update)
 }

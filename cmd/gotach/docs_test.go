@@ -18,6 +18,7 @@ import (
 var (
 	codeBlocks = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```\n")
 	inTicks    = regexp.MustCompile("`([^`\n]+)`")
+	anyCommand = regexp.MustCompile(`^([A-Z_]+=\S+ )*(gotach|go)( [a-z]|$)`)
 )
 
 // docPages returns the documents, by name.
@@ -36,7 +37,7 @@ func docCommands(page string) (list []string) {
 	add := func(line string) {
 		line, _, _ = strings.Cut(strings.TrimPrefix(line, "$ "), " #")
 		line = strings.TrimPrefix(strings.TrimSpace(line), "go run ./cmd/")
-		if regexp.MustCompile(`^([A-Z_]+=\S+ )*(gotach|go)( [a-z]|$)`).MatchString(line) && !strings.Contains(line, "toy") { // of a recipe
+		if anyCommand.MatchString(line) && !strings.Contains(line, "toy") { // of a recipe
 			list = append(list, line)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -39,8 +40,7 @@ func fixtureCommand(fill func(*fixture, []string)) func(*testscript.TestScript, 
 }
 
 func writeFixture(path string, fill func(*fixture, []string), args ...string) {
-	w, err := writer.Create(path, writer.Options{Start: fixtureStart, Interval: 1000, Uncompressed: true})
-	must(err)
+	w := testenv.Must(writer.Create(path, writer.Options{Start: fixtureStart, Interval: 1000, Uncompressed: true}))
 	f := &fixture{w: w, session: tachyon.Session{Source: "native", Markers: true}}
 	fill(f, args)
 	if f.session.Source != "" {
@@ -134,8 +134,7 @@ func quota(f *fixture, _ []string) {
 func writeFile(t testing.TB, path string, number, samples int) {
 	t.Helper()
 	start := time.UnixMicro(fixtureStart + int64(number)*1_000_000).UTC()
-	w, err := writer.Create(path, writer.Options{Start: uint64(start.UnixMicro()), Interval: 1000})
-	must(err)
+	w := testenv.Must(writer.Create(path, writer.Options{Start: uint64(start.UnixMicro()), Interval: 1000}))
 	for i := range uint64(samples) {
 		must(w.WriteFrames(&tachyon.Sample{Thread: 1, Time: uint64(start.UnixMicro()) + 1000*(i+1), Status: onCPU}, []tachyon.Frame{own("main.go", "work", 3)}))
 	}

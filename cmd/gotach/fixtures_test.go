@@ -94,8 +94,7 @@ func crowded(f *fixture, args []string) {
 
 // differs PERCENT has 10 s, in which main.extra takes that much of a core.
 func differs(f *fixture, args []string) {
-	extra, err := strconv.ParseUint(args[0], 10, 64)
-	must(err)
+	extra := testenv.Must(strconv.ParseUint(args[0], 10, 64))
 	f.session = tachyon.Session{}
 	at := uint64(0)
 	spend := func(us uint64, s tachyon.Status, stack ...tachyon.Frame) {

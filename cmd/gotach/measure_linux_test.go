@@ -61,7 +61,7 @@ func TestMeasureMemoryLabels(t *testing.T) {
 	b := newBigSession()
 	b.labels = true
 	path := filepath.Join(dir, "app.1.tach")
-	b.file(path, 1, 20, 4550) // 91,000 goroutines
+	b.file(path, 1, 20) // 91,000 goroutines
 	measure.SizeAtMost(t, "convert to tach", "MB", 120, func() float64 {
 		return memory(t, testCommand(t, "gotach", "convert", "-o", filepath.Join(t.TempDir(), "out.tach"), path))
 	})

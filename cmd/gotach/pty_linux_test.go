@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -192,15 +194,7 @@ func TestTopIrregular(t *testing.T) {
 	must(unix.Mkfifo(pipe, 0o600))
 	for path, want := range map[string]string{pipe: "it is a pipe", "/dev/zero": "it is a device"} {
 		p := newPTY(t, 80, 24, "top", path)
-		testenv.Await(func() bool {
-			select {
-			case <-p.ended:
-				return true
-			default:
-				return false
-			}
-		})
-		if text := p.text(); !strings.Contains(text, want) {
+		if _, text := p.end(); !strings.Contains(text, want) {
 			t.Errorf("top %s: %q", path, text)
 		}
 	}
@@ -237,30 +231,40 @@ func TestView(t *testing.T) {
 		{"no xdg-open", []string{"PATH=" + none, "DISPLAY=:7"}, nil, false, "none was opened"},
 	} {
 		_ = os.Remove(opened)
-		v := startView(t, append(c.env, "OPENED="+opened), append(c.args, dir)...)
-		if body, status := fetch(v.url); status != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
-			t.Fatalf("%s: %d %.100s", v.url, status, body)
+		cmd := testCommand(t, "gotach", append(append([]string{"view"}, c.args...), dir)...)
+		cmd.Env = append(append(cmd.Env, c.env...), "OPENED="+opened)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out := bufio.NewReader(testenv.Must(cmd.StdoutPipe()))
+		must(cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		url := strings.TrimSpace(testenv.Must(out.ReadString('\n')))
+		if body, status := fetch(url); status != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
+			t.Fatalf("%s: %d %.100s", url, status, body)
 		}
-		if _, status := fetch(v.url[:len(v.url)-10] + "/"); status != http.StatusNotFound {
+		if _, status := fetch(url[:len(url)-10] + "/"); status != http.StatusNotFound {
 			t.Errorf("a wrong token: %d", status)
 		}
-		page := getter(fetch).waitFor(t, v.url, "", 0)
+		page := getter(fetch).waitFor(t, url, "", 0)
 		if c.opens {
 			testenv.Await(func() bool { _, err := os.Stat(opened); return err == nil })
 		}
 		text, _ := os.ReadFile(opened)
-		if want := v.url; c.opens && string(text) != want || !c.opens && len(text) > 0 {
+		if c.opens && string(text) != url || !c.opens && len(text) > 0 {
 			t.Errorf("%s: the browser was opened with %q", c.name, text)
 		}
 		if i == 0 {
 			writeFile(t, filepath.Join(dir, "x.2.tach"), 2, 50)
-			page = getter(fetch).waitFor(t, v.url, "", page.Generation)
+			page = getter(fetch).waitFor(t, url, "", page.Generation)
 		}
 		if got := page.Head.Sides[0].Samples; got != 150 {
 			t.Errorf("%s: %d samples", c.name, got)
 		}
-		v.interrupt()
-		if got := v.stderr.String(); !strings.Contains(got, c.stderr) || (c.stderr == "") == strings.Contains(got, "none was opened") {
+		must(cmd.Process.Signal(syscall.SIGINT)) // Ctrl-C
+		if rest, err := io.ReadAll(out); cmd.Wait() != nil || err != nil || len(rest) > 0 {
+			t.Errorf("after Ctrl-C: %v, %v, %q\n%s", cmd.ProcessState, err, rest, &stderr)
+		}
+		if got := stderr.String(); !strings.Contains(got, c.stderr) || (c.stderr == "") == strings.Contains(got, "none was opened") {
 			t.Errorf("%s: it says %q", c.name, got)
 		}
 	}

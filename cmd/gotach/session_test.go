@@ -26,14 +26,12 @@ type bigSession struct {
 	last   map[uint64]uint64 // time of the last sample of goroutines that stay
 	labels bool              // short goroutines have a label of their own
 	frames []tachyon.Frame
-
-	process tachyon.Session // which process it is
 }
 
 const bigStay = 40 // goroutines that stay
 
 func newBigSession() *bigSession {
-	b := &bigSession{rnd: rand.New(rand.NewPCG(1, 2)), now: 1_800_000_000_000_000, start: time.Unix(1_800_000_000, 0).UTC(), next: 1000, last: map[uint64]uint64{}, process: tachyon.Session{Program: "app", Host: "host", PID: 100}}
+	b := &bigSession{rnd: rand.New(rand.NewPCG(1, 2)), now: 1_800_000_000_000_000, start: time.Unix(1_800_000_000, 0).UTC(), next: 1000, last: map[uint64]uint64{}}
 	for i := range 1500 {
 		b.frames = append(b.frames, tachyon.Frame{
 			File: fmt.Sprintf("/src/app/pkg%d/file%d.go", i%40, i%200), Func: fmt.Sprintf("example.com/app/pkg%d.(*Type%d).method%d", i%40, i%13, i%300), Line: int32(i%900 + 1),
@@ -43,7 +41,8 @@ func newBigSession() *bigSession {
 }
 
 // file writes a file of some seconds. Each second has perSecond short goroutines.
-func (b *bigSession) file(path string, part, seconds, perSecond int) {
+func (b *bigSession) file(path string, part, seconds int) {
+	const perSecond = 4550
 	from := b.now
 	w := testenv.Must(writer.Create(path, writer.Options{Start: from, Interval: 1000}))
 	waits := w.Intern(tachyon.Frame{Func: "[IO wait]"})
@@ -115,10 +114,10 @@ func (b *bigSession) file(path string, part, seconds, perSecond int) {
 			}
 		}
 	}
-	session := b.process
-	session.Start, session.Duration, session.SessionStart, session.Part = time.UnixMicro(int64(from)).UTC(), time.Duration(b.now-from)*time.Microsecond, b.start, part
-	session.Source, session.Rate, session.Markers, session.Counts = "native", 1000, true, tachyon.Counts{Samples: int64(samples), NotSeen: 1234567}
-	must(w.AddMetadata(tachyon.KindSession, session))
+	must(w.AddMetadata(tachyon.KindSession, tachyon.Session{
+		Program: "app", Host: "host", PID: 100, Start: time.UnixMicro(int64(from)).UTC(), Duration: time.Duration(b.now-from) * time.Microsecond, SessionStart: b.start, Part: part,
+		Source: "native", Rate: 1000, Markers: true, Counts: tachyon.Counts{Samples: int64(samples), NotSeen: 1234567},
+	}))
 	must(w.Close())
 }
 
@@ -126,7 +125,7 @@ func (b *bigSession) file(path string, part, seconds, perSecond int) {
 func (b *bigSession) files(dir string, n, seconds int) (paths []string) {
 	for i := range n {
 		paths = append(paths, filepath.Join(dir, fmt.Sprintf("app.%d.tach", i+1)))
-		b.file(paths[i], i+1, seconds, 4550)
+		b.file(paths[i], i+1, seconds)
 	}
 	return paths
 }

@@ -18,44 +18,26 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-func TestDuration(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "0", 999: "999ns", 1234: "1.23µs", 45678: "45.7µs", 999999: "1000µs", 1500 * time.Microsecond: "1.50ms", 62 * time.Second: "62.0s",
-		999 * time.Second: "999s", 3000 * time.Second: "50m00s", 2 * time.Hour: "2h00m", 99*time.Hour + 59*time.Minute: "99h59m",
-		100 * time.Hour: "100h", 1<<63 - 1: "106752d",
+// Texts in tables: durations, names in little room, sparks, and words of commands that the user may type, of which none becomes a command itself.
+func TestTexts(t *testing.T) {
+	const encoder, text = "github.com/klauspost/compress/zstd.(*Encoder).Write", "handler=/suche kunde=Zoë Müller-日本"
+	for _, c := range [][2]string{
+		{duration(0), "0"}, {duration(999), "999ns"}, {duration(1234), "1.23µs"}, {duration(45678), "45.7µs"}, {duration(999999), "1000µs"},
+		{duration(1500 * time.Microsecond), "1.50ms"}, {duration(62 * time.Second), "62.0s"}, {duration(999 * time.Second), "999s"},
+		{duration(3000 * time.Second), "50m00s"}, {duration(2 * time.Hour), "2h00m"}, {duration(99*time.Hour + 59*time.Minute), "99h59m"},
+		{duration(100 * time.Hour), "100h"}, {duration(1<<63 - 1), "106752d"},
+		{shorten("main.main", 20), "main.main"}, {shorten(encoder, 60), encoder}, {shorten(encoder, 40), "…/compress/zstd.(*Encoder).Write"},
+		{shorten(encoder, 26), "…/zstd.(*Encoder).Write"}, {shorten(encoder, 12), "zst…r).Write"},
+		{shorten("example.com/a.F[github.com/x/y.T]", 25), "…/a.F[github.com/x/y.T]"},
+		{shorten("goroutine 12 github.com/a/b/c.worker", 28), "goroutine 12 …/a/b/c.worker"}, {shorten("goroutine 12 worker", 3), "goroutine 12 …"},
+		{cut(text, 40), text}, {cut(text, 36), text}, {cut(text, 35), "handler=/suche kunde=Zoë Müller-日…"}, {cut(text, 20), "handler=/suche kund…"},
+		{quoted("app.tach"), "app.tach"}, {quoted("/tmp/日本-1.tach"), "/tmp/日本-1.tach"}, {quoted("a b"), "'a b'"}, {quoted("$(id)"), "'$(id)'"},
+		{quoted("a';id;'"), `'a'\'';id;'\'''`}, {quoted("-x"), "'-x'"}, {quoted(""), "''"}, {quoted("~"), "'~'"},
+		{sparks([]float32{-8, 0, 8, -0.1}, 4), "▁▁█▁"}, // a difference can be below zero
+		{paragraphs("a bc\ndef\n\n  as  it is\ng hi jk", 6), "a bc\ndef\n\n  as  it is\ng hi\njk"},
 	} {
-		if got := duration(d); got != want {
-			t.Errorf("duration(%d) = %q, want %q", d, got, want)
-		}
-	}
-}
-
-func TestShorten(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		room int
-		want string
-	}{
-		{"main.main", 20, "main.main"},
-		{"github.com/klauspost/compress/zstd.(*Encoder).Write", 60, "github.com/klauspost/compress/zstd.(*Encoder).Write"},
-		{"github.com/klauspost/compress/zstd.(*Encoder).Write", 40, "…/compress/zstd.(*Encoder).Write"},
-		{"github.com/klauspost/compress/zstd.(*Encoder).Write", 26, "…/zstd.(*Encoder).Write"},
-		{"github.com/klauspost/compress/zstd.(*Encoder).Write", 12, "zst…r).Write"},
-		{"example.com/a.F[github.com/x/y.T]", 25, "…/a.F[github.com/x/y.T]"},
-		{"goroutine 12 github.com/a/b/c.worker", 28, "goroutine 12 …/a/b/c.worker"},
-		{"goroutine 12 worker", 3, "goroutine 12 …"},
-	} {
-		if got := shorten(c.name, c.room); got != c.want {
-			t.Errorf("shorten(%q, %d) = %q, want %q", c.name, c.room, got, c.want)
-		}
-	}
-}
-
-func TestCut(t *testing.T) {
-	const text = "handler=/suche kunde=Zoë Müller-日本"
-	for room, want := range map[int]string{40: text, 36: text, 35: "handler=/suche kunde=Zoë Müller-日…", 20: "handler=/suche kund…"} {
-		if got := cut(text, room); got != want {
-			t.Errorf("cut to %d columns: %q, want %q", room, got, want)
+		if c[0] != c[1] {
+			t.Errorf("%q, want %q", c[0], c[1])
 		}
 	}
 }
@@ -177,39 +159,28 @@ func ok(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// Help texts stand in raw strings, in which the source's indentation would show.
-func TestHelpIndentation(t *testing.T) {
+// A line of help is at most 80 columns long, whatever the source's is. Only commands of examples are not broken. Help texts stand in raw
+// strings, in which the source's indentation would show.
+func TestHelp(t *testing.T) {
 	root := newRoot(&env{ctx: t.Context()})
 	for _, c := range append(root.Commands(), root) {
-		for what, text := range map[string]string{"Short": c.Short, "Long": c.Long, "Example": c.Example} {
-			if strings.Contains(text, "\t") {
-				t.Errorf("%s of %s has a tab:\n%s", what, c.Name(), text)
-			}
+		if strings.Contains(c.Short+c.Long+c.Example, "\t") {
+			t.Errorf("help of %s has a tab", c.Name())
 		}
-	}
-}
-
-// A line of help is at most 80 columns long, whatever the source's is. Only commands of examples are not broken.
-func TestHelpWidth(t *testing.T) {
-	commands := []string{""}
-	for _, c := range newRoot(&env{ctx: t.Context()}).Commands() {
-		commands = append(commands, c.Name())
-	}
-	for _, name := range commands {
-		args := strings.Fields("help " + name)
+		args := []string{"help", c.Name()}
+		if c == root {
+			args = args[:1]
+		}
 		text := ok(t, args...)
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
 			if utf8.RuneCountInString(line) > helpWidth && !strings.HasPrefix(line, "  gotach ") {
-				t.Errorf("%s: %q", name, line)
+				t.Errorf("%s: %q", c.Name(), line)
 			}
 		}
-		if name != "" && strings.Count(text, "\n") < 4 {
-			t.Errorf("help of %s: %s", name, text)
+		if strings.Count(text, "\n") < 4 {
+			t.Errorf("help of %s: %s", c.Name(), text)
 		}
-	}
-	if got := paragraphs("a bc\ndef\n\n  as  it is\ng hi jk", 6); got != "a bc\ndef\n\n  as  it is\ng hi\njk" {
-		t.Errorf("%q", got)
 	}
 }
 
@@ -246,22 +217,6 @@ func TestDiffTable(t *testing.T) {
 				t.Errorf("%q in\n%s", none, got)
 			}
 		}
-	}
-}
-
-// A name in a command that the user may type does not become a command itself.
-func TestQuoted(t *testing.T) {
-	for word, want := range map[string]string{"app.tach": "app.tach", "/tmp/日本-1.tach": "/tmp/日本-1.tach", "a b": "'a b'", "$(id)": "'$(id)'", "a';id;'": `'a'\'';id;'\'''`, "-x": "'-x'", "": "''", "~": "'~'"} {
-		if got := quoted(word); got != want {
-			t.Errorf("quoted(%q) = %s, want %s", word, got, want)
-		}
-	}
-}
-
-// A series that is a difference can be below zero.
-func TestSparksBelowZero(t *testing.T) {
-	if got := sparks([]float32{-8, 0, 8, -0.1}, 4); got != "▁▁█▁" {
-		t.Errorf("%q", got)
 	}
 }
 

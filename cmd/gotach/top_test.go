@@ -145,6 +145,9 @@ func TestTopShows(t *testing.T) {
 	s.press("?")
 	s.has(s.size(40, 12), "[0 All]")
 	s.has(s.press("4"), " 1   2   3  [4 Goroutines]  0 ")
+	s.lacks(s.text(), "at once")
+	s.m.look.MostGoroutines = 15_000 // more than it can show yet
+	s.has(s.size(80, 24), "goroutines seen, up to 15000 at once so far")
 }
 
 // A change of the terminal's size of which nobody was told is seen at the next tick.
@@ -224,14 +227,6 @@ func TestTopFails(t *testing.T) {
 	if _, ok := cmd().(tea.QuitMsg); !ok || m.failed == nil || !strings.Contains(m.failed.Error(), "not a Tachyon file") {
 		t.Errorf("error %v", m.failed)
 	}
-}
-
-// TestTopSeen: the screen says that a session has more goroutines than it can show yet.
-func TestTopSeen(t *testing.T) {
-	s := newTopScreen(t, false, true)
-	s.lacks(s.text(), "at once")
-	s.m.look.MostGoroutines = 15_000
-	s.has(s.text(), "goroutines seen, up to 15000 at once so far")
 }
 
 // A line has the findings; they are looked for again when their time has come or the window is another one. What is set apart comes

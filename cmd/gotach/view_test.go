@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,43 +18,6 @@ import (
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
-
-// A viewing is a running gotach view.
-type viewing struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	url    string
-	out    *bufio.Reader
-	stderr strings.Builder
-}
-
-// startView runs gotach view until the test ends.
-func startView(t *testing.T, env []string, args ...string) *viewing {
-	t.Helper()
-	v := &viewing{t: t, cmd: testCommand(t, "gotach", append([]string{"view"}, args...)...)}
-	v.cmd.Env = append(v.cmd.Env, env...)
-	v.cmd.Stderr = &v.stderr
-	out := testenv.Must(v.cmd.StdoutPipe())
-	must(v.cmd.Start())
-	t.Cleanup(func() { _ = v.cmd.Process.Kill() })
-	v.out = bufio.NewReader(out)
-	line, err := v.out.ReadString('\n')
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &v.stderr)
-	}
-	v.url = strings.TrimSpace(line)
-	return v
-}
-
-// interrupt is Ctrl-C. The command must end with success and print nothing more.
-func (v *viewing) interrupt() {
-	v.t.Helper()
-	must(v.cmd.Process.Signal(syscall.SIGINT))
-	rest, err := io.ReadAll(v.out)
-	if e := v.cmd.Wait(); e != nil || err != nil || len(rest) > 0 {
-		v.t.Errorf("after Ctrl-C: %v, %v, %q\n%s", e, err, rest, &v.stderr)
-	}
-}
 
 // A getter gets what is at an address.
 type getter func(address string) (body string, status int)

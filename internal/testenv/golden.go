@@ -45,7 +45,7 @@ func Marked(t testing.TB, page, name, want string, update bool) {
 		t.Fatalf("no table of %s in %s", name, page)
 	case got == want:
 	case !update:
-		t.Fatalf("the table of %s in %s differs from the code; run go test -run %s with -update", name, page, t.Name())
+		t.Fatalf("the table of %s in %s differs from the code; run go test -run %s with -update. It is to be\n%s", name, page, t.Name(), want)
 	default:
 		text := before + "<!-- " + name + " -->\n" + want + "<!-- /" + name + " -->\n" + after
 		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {

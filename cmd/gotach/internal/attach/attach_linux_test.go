@@ -83,26 +83,26 @@ func launch(t *testing.T, attr *syscall.SysProcAttr, program string, args ...str
 
 // waits returns when most goroutines of a target wait.
 func (x *target) waits(t *testing.T) *target {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		waiting := 0
+	waiting := 0
+	testenv.Await(func() bool {
+		waiting = 0
 		for _, g := range x.stack(t) {
 			if g.State != "running" && g.State != "runnable" {
 				waiting++
 			}
 		}
-		if waiting >= 32 {
-			return x
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines wait", waiting)
-		}
+		return waiting >= 32
+	})
+	if waiting < 32 {
+		t.Fatalf("%d goroutines wait", waiting)
 	}
+	return x
 }
 
 // stack returns what the program itself says.
 func (x *target) stack(t *testing.T) map[uint64]instant.Goroutine {
 	testenv.Must(fmt.Fprintln(x.in))
-	return parseStack(t, testenv.Must(x.out.ReadString('\f')))
+	return parseStack(testenv.Must(x.out.ReadString('\f')))
 }
 
 var (
@@ -113,48 +113,35 @@ var (
 )
 
 // parseStack parses what runtime.Stack prints.
-func parseStack(t *testing.T, text string) map[uint64]instant.Goroutine {
+func parseStack(text string) map[uint64]instant.Goroutine {
 	out := map[uint64]instant.Goroutine{}
-	var g *instant.Goroutine
-	flush := func() {
-		if g != nil {
-			out[g.ID] = *g
-		}
-		g = nil
-	}
-	var f *Frame
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		if m := headLine.FindStringSubmatch(line); m != nil {
-			flush()
-			state, _, _ := strings.Cut(m[2], " labels:")
-			g = &instant.Goroutine{State: state}
-			testenv.Must(fmt.Sscan(m[1], &g.ID))
+	for block := range strings.SplitSeq(strings.Trim(text, "\n\f"), "\n\n") {
+		lines := strings.Split(block, "\n")
+		m := headLine.FindStringSubmatch(lines[0])
+		if m == nil {
 			continue
 		}
-		if g == nil || line == "" || line == "\f" {
-			continue
-		}
-		if m := place1.FindStringSubmatch(line); m != nil && g.CreatedBy != "" {
-			g.CreatedAt = m[1] + ":" + m[2]
-			continue
-		} else if m != nil && f != nil {
-			f.File = m[1]
-			testenv.Must(fmt.Sscan(m[2], &f.Line))
-			f = nil
-			continue
-		}
-		if m := created.FindStringSubmatch(line); m != nil {
-			g.CreatedBy = m[1]
-			if m[2] != "" {
-				testenv.Must(fmt.Sscan(m[2], &g.Parent))
+		var g instant.Goroutine
+		g.State, _, _ = strings.Cut(m[2], " labels:")
+		testenv.Must(fmt.Sscan(m[1], &g.ID))
+		for i := 2; i < len(lines); i++ {
+			at := place1.FindStringSubmatch(lines[i])
+			if at == nil {
+				continue
 			}
-			continue
+			if by := created.FindStringSubmatch(lines[i-1]); by != nil {
+				g.CreatedBy, g.CreatedAt = by[1], at[1]+":"+at[2]
+				if by[2] != "" {
+					testenv.Must(fmt.Sscan(by[2], &g.Parent))
+				}
+				continue
+			}
+			f := Frame{Func: arguments.ReplaceAllString(lines[i-1], ""), File: at[1]}
+			testenv.Must(fmt.Sscan(at[2], &f.Line))
+			g.Frames = append(g.Frames, f)
 		}
-		g.Frames = append(g.Frames, Frame{Func: arguments.ReplaceAllString(line, "")})
-		f = &g.Frames[len(g.Frames)-1]
+		out[g.ID] = g
 	}
-	flush()
 	return out
 }
 
@@ -237,10 +224,10 @@ func TestCore(t *testing.T) {
 	if pattern := testenv.Must(os.ReadFile("/proc/sys/kernel/core_pattern")); !strings.HasPrefix(string(pattern), "core") {
 		testenv.Skip(t, "the kernel gives cores to "+string(pattern))
 	}
-	for _, flags := range []string{"-buildmode=exe", "-buildmode=pie"} {
-		t.Run(flags, func(t *testing.T) {
+	for _, flags := range [][]string{{"-ldflags=-s -w"}, {"-buildmode=pie", "-ldflags=-s -w"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			t.Parallel()
-			program := build(t, "", flags, "-ldflags=-s -w")
+			program := build(t, "", flags...)
 			x := start(t, program, "move", "burn")
 			said := x.stack(t)
 			testenv.OK(t, unix.Prlimit(x.pid, unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1 << 30, Max: 1 << 30}, nil))
@@ -283,8 +270,7 @@ func compareInstant(t *testing.T, p *Process, list []instant.Goroutine) {
 		states[g.ID] = g.State
 	}
 	src := samples(f)
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		if state := src.State(s.Status, s.Stack); state != states[s.Goroutine] || s.Wall != time.Microsecond {
 			t.Errorf("goroutine %d: %s for %v, want %s", s.Goroutine, state, s.Wall, states[s.Goroutine])
 		}

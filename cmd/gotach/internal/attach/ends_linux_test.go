@@ -19,8 +19,7 @@ import (
 
 // readAll reads a file whole and returns the number of its samples.
 func readAll(t *testing.T, f *reader.Reader) (n int) {
-	for _, err := range f.Samples() {
-		testenv.OK(t, err)
+	for range testenv.All(t, f.Samples()) {
 		n++
 	}
 	return n
@@ -55,7 +54,7 @@ func TestAttaches(t *testing.T) {
 	}
 	var before uint64
 	const warm = 5
-	for i := range testenv.Times(12, 1000) {
+	for i := range testenv.Times(9, 1000) {
 		if i == warm {
 			before = heap()
 		}
@@ -75,11 +74,10 @@ func TestAttaches(t *testing.T) {
 	}
 }
 
-// Programs are killed at any moment. Each recording ends, and its file is whole.
+// Programs are killed at any moment. Each recording ends, and its file is whole and says of what it is.
 func TestDies(t *testing.T) {
-	testenv.Long(t)
 	program := build(t, "", "-ldflags=-s -w")
-	for range testenv.Times(4, 100) {
+	for range testenv.Times(3, 100) {
 		x := start(t, program, "move", "burn")
 		at := rand.Int64N(30)
 		killed := make(chan struct{})
@@ -93,8 +91,9 @@ func TestDies(t *testing.T) {
 			}()
 		})
 		<-killed
-		if r.Ended == nil || r.Ended.Error() != "the process has ended" || readAll(t, f) < 31 {
-			t.Errorf("killed after tick %d: %+v", at, r)
+		endsAs(t, r, f, "the process has ended")
+		if s := testenv.Must(f.Metadata()).Session; s.Executable != program || s.Duration <= 0 || s.TicksReached <= at {
+			t.Errorf("killed after tick %d: session %+v", at, s)
 		}
 	}
 	if left := held(t); len(left) > 0 {
@@ -102,18 +101,23 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// A program that runs another one in its place ends the recording too.
-func TestExec(t *testing.T) {
-	x := start(t, build(t, "", "-ldflags=-s -w"))
-	r, f := record(t, x, 20, func(func()) { testenv.Must(fmt.Fprintln(x.in, "exec")) })
-	if r.Ended == nil || r.Ended.Error() != "the process runs another program now" || readAll(t, f) < 31 {
-		t.Errorf("%+v", r)
+// endsAs checks why a recording ended, "" if it was stopped, and that its file is whole.
+func endsAs(t *testing.T, r *Recording, f *reader.Reader, why string) {
+	t.Helper()
+	testenv.Fails(t, "the recording", r.Ended, why)
+	if n := readAll(t, f); n < 31 || r.MaxGoroutines < 31 {
+		t.Errorf("%d samples: %+v", n, r)
 	}
 }
 
-// A program that a debugger has stopped is recorded all the same, and stays as it is.
-func TestTraced(t *testing.T) {
+// A program that runs another one in its place ends the recording too. One that is stopped, by a signal or a debugger, is recorded all the same, and
+// stays as it is.
+func TestStopped(t *testing.T) {
 	x := start(t, build(t, "", "-ldflags=-s -w"))
+	testenv.OK(t, syscall.Kill(x.pid, syscall.SIGSTOP))
+	r, f := record(t, x, 20, func(stop func()) { stop() })
+	endsAs(t, r, f, "")
+	testenv.OK(t, syscall.Kill(x.pid, syscall.SIGCONT))
 	runtime.LockOSThread() // only this thread may let it go
 	defer runtime.UnlockOSThread()
 	if err := unix.PtraceAttach(x.pid); err != nil {
@@ -121,10 +125,8 @@ func TestTraced(t *testing.T) {
 	}
 	var status unix.WaitStatus
 	testenv.Must(unix.Wait4(x.pid, &status, 0, nil))
-	r, f := record(t, x, 20, func(stop func()) { stop() })
-	if n := readAll(t, f); r.Ended != nil || n < 31 {
-		t.Errorf("%d samples, %+v", n, r)
-	}
+	r, f = record(t, x, 20, func(stop func()) { stop() })
+	endsAs(t, r, f, "")
 	stat := string(testenv.Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.pid))))
 	if got := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[0]; got != "t" {
 		t.Errorf("its state is %q", got)
@@ -133,12 +135,14 @@ func TestTraced(t *testing.T) {
 	if len(x.stack(t)) < 31 {
 		t.Error("it does not go on")
 	}
+	r, f = record(t, x, 20, func(func()) { testenv.Must(fmt.Fprintln(x.in, "exec")) })
+	endsAs(t, r, f, "the process runs another program now")
 }
 
 // A process can be read from its begin, also where the kernel has not mapped its program yet.
 func TestAwait(t *testing.T) {
 	program := build(t, "", "-ldflags=-s -w")
-	for range testenv.Times(10, 100) {
+	for range testenv.Times(4, 100) {
 		cmd := exec.Command(program)
 		in := testenv.Must(cmd.StdinPipe())
 		testenv.OK(t, cmd.Start())

@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/goruntime"
-	"github.com/gotach/profiler/internal/reader"
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -63,13 +61,9 @@ func TestFarEnds(t *testing.T) {
 
 // farEndsIn returns what goroutines waited for in a profile, by their functions. If it is several things, it has them all.
 func farEndsIn(t *testing.T, path string) map[string]string {
-	f := testenv.Must(reader.Open(path))
-	defer f.Close()
-	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true}))
-	objects := testenv.Must(src.Objects())
+	src, objects := withObjects(t, path)
 	ends := map[string]string{}
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		stack := src.AppendStack(nil, s.Stack)
 		leaf := src.Frames()[stack[0]]
 		x, ok := objects[leaf.Line]

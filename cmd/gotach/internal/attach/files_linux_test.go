@@ -6,13 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/rotate"
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -37,12 +37,11 @@ func TestRotates(t *testing.T) {
 	if present := testenv.Must(os.ReadDir(filepath.Dir(path))); len(present) != 3 {
 		t.Errorf("present: %v", present)
 	}
-	var files []stream.File
+	slices.Reverse(r.Files)
 	at := time.UnixMicro(1e15).Add(ends)
-	for i := range r.Files {
-		f := testenv.Must(reader.Open(r.Files[len(r.Files)-1-i])) // from the last one
+	for i, path := range r.Files { // from the last one
+		f := testenv.Must(reader.Open(path))
 		defer f.Close()
-		files = append(files, stream.File{Stream: f})
 		m := testenv.Must(f.Metadata())
 		d := m.Session
 		if d.Part != r.number-i || !d.SessionStart.Equal(time.UnixMicro(1e15)) || !d.Start.Add(d.Duration).Equal(at) || d.TicksReached != int64(d.Duration/tick) || d.Error != "" {
@@ -54,12 +53,7 @@ func TestRotates(t *testing.T) {
 			t.Errorf("file %d has goroutines %+v", d.Part, g)
 		}
 	}
-	src := testenv.Must(stream.New(files, stream.Options{}))
-	sums := map[string]time.Duration{}
-	for x, err := range src.Samples() {
-		testenv.OK(t, err)
-		sums[src.Frames()[src.AppendStack(nil, x.Stack)[1]].Func] += x.Wall
-	}
+	sums, _ := wallOf(t, r.Files...)
 	begin := at.Sub(time.UnixMicro(1e15))
 	if inner, other := sums["main.inner"], sums["main.other"]; inner+other != ends-begin || other < ends-moves || other > ends-moves+moves/restPart+tick {
 		t.Errorf("%v, then %v, from %v on", inner, other, begin)

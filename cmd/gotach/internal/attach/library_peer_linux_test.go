@@ -41,8 +41,7 @@ func TestPeerLibraries(t *testing.T) {
 			compare(t, x)
 			r, f := record(t, x, 50, func(stop func()) { stop() })
 			src, deep := samples(f), map[uint64]bool{}
-			for s, err := range src.Samples() {
-				testenv.OK(t, err)
+			for s := range testenv.All(t, src.Samples()) {
 				for _, id := range src.AppendStack(nil, s.Stack) {
 					deep[s.Goroutine] = deep[s.Goroutine] || strings.HasSuffix(src.Frames()[id].Func, ".deep")
 				}

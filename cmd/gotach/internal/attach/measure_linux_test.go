@@ -102,8 +102,7 @@ func TestMeasureCPU(t *testing.T) {
 		}
 		var got, want shares
 		src := samples(f)
-		for s, err := range src.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, src.Samples()) {
 			if s.CPU() > 0 {
 				var names []string
 				for _, id := range src.AppendStack(nil, s.Stack) {

@@ -20,15 +20,16 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/instant"
-	"github.com/gotach/profiler/internal/reader"
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
+// versions are those whose offsets are known.
+var versions = []string{"go1.19.13", "go1.20.14", "go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.3", "go1.26.8", "go1.27.0"}
+
 // Programs of all versions whose offsets are known say of themselves what is read of them.
 func TestPeerVersions(t *testing.T) {
-	for _, v := range []string{"go1.19.13", "go1.20.14", "go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.3", "go1.26.8", "go1.27.0"} {
+	for _, v := range versions {
 		t.Run(v, func(t *testing.T) {
 			t.Parallel()
 			program := build(t, v, "-ldflags=-s -w")
@@ -40,7 +41,7 @@ func TestPeerVersions(t *testing.T) {
 
 // Of programs of older versions it is known which channels goroutines wait for, all of them and no others, and nothing of what else they wait for.
 func TestPeerChannels(t *testing.T) {
-	for _, v := range []string{"go1.19.13", "go1.20.14", "go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.3", "go1.26.8", "go1.27.0"} {
+	for _, v := range versions {
 		t.Run(v, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(buildOf(t, "channels", v, "-ldflags=-s -w"))
@@ -69,12 +70,8 @@ func TestPeerChannels(t *testing.T) {
 // channelsIn returns the functions that wait in a profile, each with address and capacity of what it waits for. Waits for locks are left out unless they
 // are asked for.
 func channelsIn(t *testing.T, path string, locks bool) (list []string) {
-	f := testenv.Must(reader.Open(path))
-	defer f.Close()
-	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true}))
-	objects := testenv.Must(src.Objects())
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	src, objects := withObjects(t, path)
+	for s := range testenv.All(t, src.Samples()) {
 		stack := src.AppendStack(nil, s.Stack)
 		x, ok := objects[src.Frames()[stack[0]].Line]
 		if !ok || x.Kind == tachyon.ObjectMutex && !locks {
@@ -127,7 +124,7 @@ func TestPeerDebian(t *testing.T) {
 				p, err := Open(cmd.Process.Pid)
 				if err == nil {
 					other = nil
-					before := own(t, address)
+					before := own(address)
 					list, _, err := p.Goroutines()
 					testenv.OK(t, err)
 					same := 0
@@ -136,7 +133,7 @@ func TestPeerDebian(t *testing.T) {
 						got := instant.Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Frames: shownFrames(g.Frames), CreatedBy: g.CreatedBy, CreatedAt: g.CreatedAt}
 						if ok && reflect.DeepEqual(got, want) {
 							same++
-						} else if again := own(t, address); ok && want.State != "running" && reflect.DeepEqual(again[g.ID], want) && g.State != "running" && g.State != "runnable" {
+						} else if again := own(address); ok && want.State != "running" && reflect.DeepEqual(again[g.ID], want) && g.State != "running" && g.State != "runnable" {
 							other = append(other, fmt.Sprintf("got  %+v\nwant %+v", got, want))
 						}
 					}
@@ -154,14 +151,13 @@ func TestPeerDebian(t *testing.T) {
 }
 
 // own returns what a server says of itself, nothing if it does not answer yet.
-func own(t *testing.T, address string) map[uint64]instant.Goroutine {
+func own(address string) map[uint64]instant.Goroutine {
 	r, err := http.Get(address)
 	if err != nil {
 		return nil
 	}
 	defer r.Body.Close()
-	b := testenv.Must(io.ReadAll(r.Body))
-	return parseStack(t, string(b))
+	return parseStack(string(testenv.Must(io.ReadAll(r.Body))))
 }
 
 // An ordinary user reads its own processes, and is told why it may not read others. The test binary is run again as that user.

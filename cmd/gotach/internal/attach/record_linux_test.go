@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,23 +23,20 @@ import (
 func record(t *testing.T, x *target, ticks int64, after func(stop func()), noPerf ...bool) (*Recording, *reader.Reader) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	r := recordTo(t, x, path, ticks, after, noPerf...)
-	f, err := reader.Open(path)
-	testenv.OK(t, err)
+	f := testenv.Must(reader.Open(path))
 	t.Cleanup(func() { f.Close() })
 	return r, f
 }
 
 func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop func()), noPerf ...bool) *Recording {
-	p, err := Open(x.pid)
-	testenv.OK(t, err)
+	p := testenv.Must(Open(x.pid))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r, err := p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, noPerf: len(noPerf) > 0, Progress: func(n int64, _ time.Duration, _ string) {
+	r := testenv.Must(p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, noPerf: len(noPerf) > 0, Progress: func(n int64, _ time.Duration, _ string) {
 		if n == ticks {
 			after(cancel)
 		}
-	}})
-	testenv.OK(t, err)
+	}}))
 	if _, err := os.Stat(path + ".journal"); err == nil {
 		t.Error("there is a journal: the file was not finished")
 	}
@@ -57,6 +53,31 @@ func TestRecord(t *testing.T) {
 // samples are those of a file, with their weights.
 func samples(f *reader.Reader) *stream.Source {
 	return testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{}))
+}
+
+// withObjects are the samples of a file and the objects that goroutines waited for.
+func withObjects(t *testing.T, path string) (*stream.Source, map[int32]tachyon.Object) {
+	f := testenv.Must(reader.Open(path))
+	t.Cleanup(func() { f.Close() })
+	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true}))
+	return src, testenv.Must(src.Objects())
+}
+
+// wallOf sums up the time of files that follow each other, by the function that waits. n is the number of samples.
+func wallOf(t *testing.T, paths ...string) (sums map[string]time.Duration, n int) {
+	var files []stream.File
+	for _, path := range paths {
+		f := testenv.Must(reader.Open(path))
+		defer f.Close()
+		files = append(files, stream.File{Stream: f})
+	}
+	src := testenv.Must(stream.New(files, stream.Options{}))
+	sums = map[string]time.Duration{}
+	for x := range testenv.All(t, src.Samples()) {
+		sums[src.Frames()[src.AppendStack(nil, x.Stack)[1]].Func] += x.Wall
+		n++
+	}
+	return sums, n
 }
 
 // A recording has GOMAXPROCS, also if the program has set it, and the CPUs that the program may use, which are not those of the recorder.
@@ -78,9 +99,7 @@ func testProcs(t *testing.T, x *target, procs int) {
 	}
 	testenv.OK(t, unix.SchedSetaffinity(x.pid, &one))
 	_, f := record(t, x, 5, func(stop func()) { stop() })
-	m, err := f.Metadata()
-	testenv.OK(t, err)
-	if s := m.Session; s.GOMAXPROCS != procs || s.CPUs <= 0 || s.CPUs > 1 {
+	if s := testenv.Must(f.Metadata()).Session; s.GOMAXPROCS != procs || s.CPUs <= 0 || s.CPUs > 1 {
 		t.Errorf("GOMAXPROCS %d, want %d; %v CPUs", s.GOMAXPROCS, procs, s.CPUs)
 	}
 }
@@ -91,8 +110,7 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 	r, f := record(t, x, 200, func(stop func()) { stop() }, noPerf...)
 	after := x.stack(t)
 	testenv.OK(t, r.Ended)
-	m, err := f.Metadata()
-	testenv.OK(t, err)
+	m := testenv.Must(f.Metadata())
 	known := map[uint64]tachyon.Goroutine{}
 	for _, g := range m.Goroutines {
 		known[g.ID] = g
@@ -103,8 +121,7 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 	sums, on, n := map[uint64]time.Duration{}, time.Duration(0), 0
 	calls := map[string]time.Duration{} // CPU time
 	src := samples(f)
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		n++
 		on += s.CPU()
 		var frames []Frame
@@ -172,27 +189,6 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 	}
 }
 
-// The file is finished when the program ends, and says that it did. A stopped program is recorded all the same.
-func TestRecordEnds(t *testing.T) {
-	program := build(t, "", "-ldflags=-s -w")
-	x := start(t, program, "move")
-	r, f := record(t, x, 20, func(func()) { testenv.OK(t, syscall.Kill(x.pid, syscall.SIGKILL)) })
-	if r.Ended == nil || r.Ended.Error() != "the process has ended" {
-		t.Errorf("ended: %v", r.Ended)
-	}
-	m, err := f.Metadata()
-	testenv.OK(t, err)
-	if m.Session.Executable != program || m.Session.Duration <= 0 || m.Session.TicksReached < 20 || len(m.Goroutines) < 31 {
-		t.Errorf("session %+v of %d goroutines", m.Session, len(m.Goroutines))
-	}
-	x = start(t, program)
-	testenv.OK(t, syscall.Kill(x.pid, syscall.SIGSTOP))
-	r, _ = record(t, x, 20, func(stop func()) { stop() })
-	if r.Ended != nil || r.MaxGoroutines < 31 {
-		t.Errorf("%+v", r)
-	}
-}
-
 // Goroutines that move and grow their stacks all the time have no stack that does not exist.
 func TestInvariant(t *testing.T) { testInvariant(t, build(t, "", "-ldflags=-s -w")) }
 
@@ -202,8 +198,7 @@ func testInvariant(t *testing.T, program string) {
 	callers := map[string]string{"a": "c", "b": "a", "c": "b", "x": "z", "y": "x", "z": "y"}
 	src := samples(f)
 	n, deep := 0, 0
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		var names []string
 		for _, id := range src.AppendStack(nil, s.Stack) {
 			names = append(names, src.Frames()[id].Func)

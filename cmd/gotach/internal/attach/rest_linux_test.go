@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -47,15 +46,7 @@ func TestRests(t *testing.T) {
 	if most := ticks / 6; looks > most {
 		t.Errorf("%d looks at %d ticks", looks, ticks)
 	}
-	f := testenv.Must(reader.Open(path))
-	defer f.Close()
-	sums, n := map[string]time.Duration{}, 0
-	src := samples(f)
-	for x, err := range src.Samples() {
-		testenv.OK(t, err)
-		sums[src.Frames()[src.AppendStack(nil, x.Stack)[1]].Func] += x.Wall
-		n++
-	}
+	sums, n := wallOf(t, path)
 	inner, other := sums["main.inner"], sums["main.other"]
 	if inner+other != ends || inner > wakes || inner < wakes-wakes/restPart-tick {
 		t.Errorf("%v, then %v", inner, other)
@@ -87,13 +78,8 @@ func TestLivesAfterRests(t *testing.T) {
 	r.before, r.now = r.now, r.now+tick
 	testenv.OK(t, r.step(true))
 	testenv.OK(t, r.close(nil))
-	f := testenv.Must(reader.Open(path))
-	defer f.Close()
-	sum := time.Duration(0)
-	for x, err := range samples(f).Samples() {
-		testenv.OK(t, err)
-		sum += x.Wall
-	}
+	sums, _ := wallOf(t, path)
+	sum := sums["main.inner"]
 	if want := n * lives; sum < want*95/100 || sum > want*105/100 {
 		t.Errorf("%v, want %v", sum, want)
 	}

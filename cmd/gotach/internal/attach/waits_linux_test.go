@@ -13,8 +13,6 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/locks"
-	"github.com/gotach/profiler/internal/reader"
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -22,19 +20,15 @@ import (
 // the same names.
 func TestWaits(t *testing.T) {
 	for _, mode := range []string{"-buildmode=exe", "-buildmode=pie"}[:testenv.Brief(1, 2)] {
-		t.Run(mode, func(t *testing.T) { testWaits(t, mode) })
-	}
-}
-
-func testWaits(t *testing.T, mode string) {
-	x, out, inside, end := profiled(t, "waits", mode)
-	outside := filepath.Join(t.TempDir(), "outside.tach")
-	out.Scan()
-	recordTo(t, x, outside, 1000, func(stop func()) { stop() })
-	end()
-	got, want := objectsIn(t, outside), objectsIn(t, inside)
-	if !slices.Equal(got, want) || len(want) != 9 {
-		t.Errorf("from outside:\n%s\nfrom inside:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		x, out, inside, end := profiled(t, "waits", mode)
+		outside := filepath.Join(t.TempDir(), "outside.tach")
+		out.Scan()
+		recordTo(t, x, outside, 1000, func(stop func()) { stop() })
+		end()
+		got, want := objectsIn(t, outside), objectsIn(t, inside)
+		if !slices.Equal(got, want) || len(want) != 9 {
+			t.Errorf("%s, from outside:\n%s\nfrom inside:\n%s", mode, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
 	}
 }
 
@@ -57,10 +51,8 @@ func profiled(t *testing.T, name string, flags ...string) (x *target, out *bufio
 
 // objectsIn returns what the program's goroutines waited for in a profile, the most waited time first.
 func objectsIn(t *testing.T, path string) (list []string) {
-	f := testenv.Must(reader.Open(path))
-	defer f.Close()
-	s := analyze.NewSamples(path, testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true})))
-	for _, l := range testenv.Must(locks.Find(s, locks.Options{})).Locks {
+	src, _ := withObjects(t, path)
+	for _, l := range testenv.Must(locks.Find(analyze.NewSamples(path, src), locks.Options{})).Locks {
 		if at := strings.TrimPrefix(l.Sites[0].Func, "main."); l.Object != 0 && slices.Contains([]string{"globally", "(*account).pay", "read", "condition", "group", "feed", "choose", "receive", "send"}, at) {
 			name, _, _ := strings.Cut(l.Name, " of ") // the numbers of a select's channels differ
 			if key := l.Kind + " " + name + " in " + at; !slices.Contains(list, key) {

@@ -43,15 +43,9 @@ func TestPeerCollector(t *testing.T) {
 		got.add(&d)
 		b = b[4+n:]
 	}
-	if d := cmp.Diff(states, got.states); d != "" {
-		t.Errorf("states (-report +Collector):\n%s", d)
-	}
-	if d := cmp.Diff(functions, got.functions); d != "" {
-		t.Errorf("functions (-report +Collector):\n%s", d)
-	}
-	if d := cmp.Diff(map[string]int64{"shop " + traceID + " b7ad6b7169203331": 1e9, "stock " + traceID + " 00f067aa0ba902b7": 1e9}, got.traces); d != "" {
-		t.Errorf("wall time of traces (-want +Collector):\n%s", d)
-	}
+	testenv.NoDiff(t, "states", cmp.Diff(states, got.states))
+	testenv.NoDiff(t, "functions", cmp.Diff(functions, got.functions))
+	testenv.NoDiff(t, "wall time of traces", cmp.Diff(map[string]int64{"shop " + traceID + " b7ad6b7169203331": 1e9, "stock " + traceID + " 00f067aa0ba902b7": 1e9}, got.traces))
 	if got.labels["shop /search"] == 0 || got.labels["stock /search"] == 0 {
 		t.Errorf("labels %v", got.labels)
 	}
@@ -124,15 +118,13 @@ func collect(t *testing.T, out string) (address string, stop func()) {
 	address = l.Addr().String() // nobody listens there from now on
 	l.Close()
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `
+	testenv.OK(t, os.WriteFile(config, fmt.Appendf(nil, `
 receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
 exporters: {file: {path: %q, format: proto}}
 service:
   telemetry: {metrics: {level: none}}
   pipelines: {profiles: {receivers: [otlp], exporters: [file]}}
-`, address, out), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`, address, out), 0o600))
 	var log bytes.Buffer
 	cmd := exec.Command(testenv.Collector(t), "--config="+config, "--feature-gates=service.profilesSupport")
 	cmd.Stdout, cmd.Stderr = &log, &log

@@ -76,7 +76,7 @@ func TestPeerContainers(t *testing.T) {
 	}
 	written := profiles(t, volume, 4)
 	testenv.Await(func() bool { lock.Lock(); defer lock.Unlock(); return len(files) == len(written) })
-	if out, err := exec.Command(runc, "--root", filepath.Join(dir, "state"), "kill", c.id("push"), "TERM").CombinedOutput(); err != nil {
+	if out, err := c.command("kill", c.id("push"), "TERM").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if err := push.Wait(); err != nil {
@@ -122,12 +122,11 @@ type containers struct {
 
 func (c *containers) id(name string) string { return fmt.Sprintf("gotach-%d-%s", os.Getpid(), name) }
 
+type object = map[string]any
+
 // start starts a container that has a number of cores. Its user is not root, and it can write to the volume only.
 func (c *containers) start(name string, cores float64, env []string, args ...string) *exec.Cmd {
-	c.t.Helper()
-	type object = map[string]any
-	bundle := filepath.Join(c.dir, name)
-	config, err := json.Marshal(object{
+	return c.bundle(name, object{
 		"ociVersion": "1.0.2",
 		"hostname":   name,
 		"root":       object{"path": filepath.Join(c.dir, "image"), "readonly": true},
@@ -145,23 +144,23 @@ func (c *containers) start(name string, cores float64, env []string, args ...str
 			"namespaces":  []object{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "cgroup"}},
 		},
 	})
-	if err == nil {
-		err = os.Mkdir(bundle, 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o600)
-	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	cmd := exec.Command(c.runc, "--root", filepath.Join(c.dir, "state"), "run", "--bundle", bundle, c.id(name))
+}
+
+// bundle starts a container with a configuration.
+func (c *containers) bundle(name string, config object) *exec.Cmd {
+	c.t.Helper()
+	bundle := filepath.Join(c.dir, name)
+	testenv.OK(c.t, os.Mkdir(bundle, 0o700))
+	testenv.OK(c.t, os.WriteFile(filepath.Join(bundle, "config.json"), testenv.Must(json.Marshal(config)), 0o600))
+	cmd := c.command("run", "--bundle", bundle, c.id(name))
 	cmd.Stderr = &bytes.Buffer{}
 	cmd.Stdout = cmd.Stderr
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() {
-		_ = exec.Command(c.runc, "--root", filepath.Join(c.dir, "state"), "delete", "--force", c.id(name)).Run() // if it still runs
-	})
+	testenv.OK(c.t, cmd.Start())
+	c.t.Cleanup(func() { _ = c.command("delete", "--force", c.id(name)).Run() }) // if it still runs
 	return cmd
+}
+
+// command is one of runc.
+func (c *containers) command(args ...string) *exec.Cmd {
+	return exec.Command(c.runc, append([]string{"--root", filepath.Join(c.dir, "state")}, args...)...)
 }

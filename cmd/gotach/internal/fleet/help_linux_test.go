@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"compress/gzip"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
 	"google.golang.org/protobuf/proto"
@@ -37,16 +37,15 @@ func build(t *testing.T, dir string, packages map[string]string) {
 // listens waits until somebody listens at an address, at most a minute.
 func listens(t *testing.T, address string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			return
+	var err error
+	testenv.Await(func() bool {
+		var c net.Conn
+		if c, err = net.Dial("tcp", address); err == nil {
+			c.Close()
 		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
+	testenv.OK(t, err)
 }
 
 // received reads the first profile, that of wall time, of a message of push. host is its attribute host.name.
@@ -55,12 +54,9 @@ func received(r *http.Request) (wall *pb.Profile, host string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		return nil, "", err
-	}
 	var d pb.ProfilesData
-	if err := proto.Unmarshal(b, &d); err != nil {
+	b, err := io.ReadAll(z)
+	if err := errors.Join(err, proto.Unmarshal(b, &d)); err != nil {
 		return nil, "", err
 	}
 	for _, a := range d.ResourceProfiles[0].Resource.Attributes {
@@ -78,8 +74,7 @@ func profiles(t *testing.T, dir string, atLeast int) (list []*profile.Profile) {
 	for _, path := range paths {
 		in := testenv.Must(formats.Open(path, formats.Options{}))
 		defer in.Close()
-		p := testenv.Must(in.Profile())
-		list = append(list, p)
+		list = append(list, testenv.Must(in.Profile()))
 	}
 	return list
 }

@@ -53,15 +53,10 @@ func (p process) path(dir string, part int) string {
 // write writes a file. Its workers have 100 ticks of 10 ms in each second, in which they calculate, wait for the cache's lock and wait for
 // the network. Version 1.5.0 calculates more, and in each minute leaves goroutines behind that wait forever.
 func (p process) write(t *testing.T, path string, part int) {
-	check := func(err error) {
-		t.Helper()
-		testenv.OK(t, err)
-	}
-	check(os.MkdirAll(filepath.Dir(path), 0o700))
+	testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	begin := start.Add(time.Duration(part-1) * time.Minute)
 	from := uint64(begin.UnixMicro())
-	w, err := writer.Create(path, writer.Options{Start: from, Interval: 10_000})
-	check(err)
+	w := testenv.Must(writer.Create(path, writer.Options{Start: from, Interval: 10_000}))
 	session := tachyon.Session{
 		Program: p.service, Service: p.service, ServiceVersion: p.version, Host: p.host, PID: p.pid, Start: begin, Duration: time.Minute,
 		SessionStart: start, Part: part, Source: "native", Rate: 100, Markers: true, GoVersion: "go1.26.0", GOOS: "linux", GOARCH: "amd64",
@@ -75,7 +70,7 @@ func (p process) write(t *testing.T, path string, part int) {
 	lock, io := w.Intern(tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 1}), w.Intern(tachyon.Frame{Func: "[IO wait]"})
 	mutex, read := frame("sync.(*Mutex).Lock", "/go/sync/mutex.go", 46), frame("net.(*conn).Read", "/go/net/net.go", 196)
 	send, notify := w.Intern(tachyon.Frame{Func: "[chan send]"}), frame("main.notify", "/src/shop/notify.go", 25)
-	check(w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{{Number: 1, Kind: tachyon.ObjectMutex, Static: 1, Symbol: "main.cache"}}}))
+	testenv.OK(t, w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{{Number: 1, Kind: tachyon.ObjectMutex, Static: 1, Symbol: "main.cache"}}}))
 
 	busy := 2 // of 10 ticks
 	if p.version == "v1.5.0" {
@@ -92,7 +87,7 @@ func (p process) write(t *testing.T, path string, part int) {
 		} else if id%2 == 0 {
 			info.Labels = []tachyon.LabelSpan{{Labels: labels}}
 		}
-		check(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{info}}))
+		testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{info}}))
 		for tick := range 6000 {
 			s := tachyon.Sample{Thread: id, Time: from + uint64(tick+1)*10_000}
 			switch step := tick % 10; {
@@ -105,7 +100,7 @@ func (p process) write(t *testing.T, path string, part int) {
 			default:
 				s.Stack = []uint32{io, read, entry}
 			}
-			check(w.Write(&s))
+			testenv.OK(t, w.Write(&s))
 		}
 	}
 	if p.version == "v1.5.0" {
@@ -114,15 +109,15 @@ func (p process) write(t *testing.T, path string, part int) {
 			if n < uint64(5*(part-1)) { // of the minutes before
 				first = 0
 			}
-			check(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: id, CreatedBy: "main.serve", CreatedAt: "/src/shop/main.go:47"}}}))
+			testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: id, CreatedBy: "main.serve", CreatedAt: "/src/shop/main.go:47"}}}))
 			for at := first; at <= 60_000_000; at += 1_000_000 {
-				check(w.Write(&tachyon.Sample{Thread: id, Time: from + max(at, 10_000), Stack: []uint32{send, notify}}))
+				testenv.OK(t, w.Write(&tachyon.Sample{Thread: id, Time: from + max(at, 10_000), Stack: []uint32{send, notify}}))
 			}
 		}
 	}
 	session.NotSeen = 1500 * time.Microsecond
-	check(w.AddMetadata(tachyon.KindSession, session))
-	check(w.Close())
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, session))
+	testenv.OK(t, w.Close())
 }
 
 // reports returns the self times of the files of writeFleet, wall and CPU, by service and what a row is.

@@ -4,13 +4,14 @@ package fleet
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"unicode/utf8"
+	"text/tabwriter"
 
 	"github.com/gotach/profiler/internal/testenv/cmp"
 
@@ -50,22 +51,11 @@ func readPage(t *testing.T) (text string, views [2][]string, statements, results
 // table returns a result as text in columns.
 func table(rows [][]string) string {
 	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		for i, cell := range row {
-			width := 0
-			for _, r := range rows {
-				width = max(width, utf8.RuneCountInString(r[i]))
-			}
-			if i > 0 {
-				out.WriteString("  ")
-			}
-			out.WriteString(cell)
-			if i < len(row)-1 {
-				out.WriteString(strings.Repeat(" ", width-utf8.RuneCountInString(cell)))
-			}
-		}
-		out.WriteString("\n")
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
+	w.Flush()
 	return out.String()
 }
 
@@ -117,9 +107,7 @@ func testPage(t *testing.T, dir string, e *engine, views int) {
 		if len(rows) < 2 {
 			t.Errorf("no rows:\n%s", statements[i])
 		}
-		if d := cmp.Diff(results[i], got); d != "" {
-			t.Errorf("%s (-page +%s):\n%s", statements[i], e.name, d)
-		}
+		testenv.NoDiff(t, statements[i]+" in "+e.name, cmp.Diff(results[i], got))
 	}
 	if *update && e == &duckDB {
 		testenv.OK(t, os.WriteFile(page, []byte(text), 0o644))
@@ -136,15 +124,8 @@ func TestPeerSums(t *testing.T) {
 	for i, by := range []profile.By{profile.ByState, profile.ByFunction} {
 		got := map[string][2]int64{}
 		for _, row := range results[i][1:] {
-			wall, e1 := strconv.ParseInt(row[2], 10, 64)
-			cpu, e2 := strconv.ParseInt(row[3], 10, 64)
-			if e1 != nil || e2 != nil {
-				t.Fatal(row)
-			}
-			got[row[0]+" "+row[1]] = [2]int64{wall, cpu}
+			got[row[0]+" "+row[1]] = [2]int64{testenv.Must(strconv.ParseInt(row[2], 10, 64)), testenv.Must(strconv.ParseInt(row[3], 10, 64))}
 		}
-		if d := cmp.Diff(reports(t, dir, by), got); d != "" {
-			t.Errorf("by %s (-report +database):\n%s", by, d)
-		}
+		testenv.NoDiff(t, "by "+string(by), cmp.Diff(reports(t, dir, by), got))
 	}
 }

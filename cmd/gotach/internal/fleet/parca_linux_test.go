@@ -32,9 +32,7 @@ func TestPeerParca(t *testing.T) {
 
 	t.Run("OTLP", func(t *testing.T) {
 		q := parcaQuery{p, "github_com_gotach_profiler"}
-		if d := cmp.Diff(reports(t, dir, profile.ByState), q.states(t)); d != "" {
-			t.Errorf("states (-report +Parca):\n%s", d)
-		}
+		testenv.NoDiff(t, "states", cmp.Diff(reports(t, dir, profile.ByState), q.states(t)))
 		q.routes(t)
 		// Parca 0.28 takes the names of OTLP's functions from the entry before the right one. So only the sums can be right.
 		if want, got := values(reports(t, dir, profile.ByFunction)), values(q.functions(t)); got != want {
@@ -43,9 +41,7 @@ func TestPeerParca(t *testing.T) {
 	})
 	t.Run("pprof", func(t *testing.T) {
 		q := parcaQuery{p, "pprof"}
-		if d := cmp.Diff(reports(t, dir, profile.ByFunction), q.functions(t)); d != "" {
-			t.Errorf("functions (-report +Parca):\n%s", d)
-		}
+		testenv.NoDiff(t, "functions", cmp.Diff(reports(t, dir, profile.ByFunction), q.functions(t)))
 	})
 }
 
@@ -111,9 +107,7 @@ func (q parcaQuery) routes(t *testing.T) {
 	// Two of four goroutines of each process have the label all the time. In one minute, one of two processes has it from the fifth
 	// second on. A sample stands for the 10 ms before it.
 	const minute, late = int64(60e9), int64(5e9 - 10e6)
-	if d := cmp.Diff(map[string]int64{"shop": 2*3*minutes*minute - late, "stock": 2*minutes*minute - late}, got); d != "" {
-		t.Errorf("the label route (-want +Parca):\n%s", d)
-	}
+	testenv.NoDiff(t, "the label route", cmp.Diff(map[string]int64{"shop": 2*3*minutes*minute - late, "stock": 2*minutes*minute - late}, got))
 }
 
 // A parca is a running one.
@@ -146,10 +140,7 @@ func startParca(t *testing.T) *parca {
 // get returns the answer to a request with one parameter.
 func (p *parca) get(path, key, value string) []byte {
 	p.t.Helper()
-	r, err := http.Get("http://" + p.address + path + "?" + url.Values{key: {value}}.Encode())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	r := testenv.Must(http.Get("http://" + p.address + path + "?" + url.Values{key: {value}}.Encode()))
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK {
@@ -184,11 +175,7 @@ func (q parcaQuery) sums(labels ...string) map[string][2]int64 {
 			if len(b) == 0 {
 				continue
 			}
-			answer, err := pprof.ParseData(b)
-			if err != nil {
-				q.t.Fatal(err)
-			}
-			for _, s := range answer.Sample {
+			for _, s := range testenv.Must(pprof.ParseData(b)).Sample {
 				function := s.Location[0].Line[0].Function.Name
 				sum := out[function]
 				sum[kind] += s.Value[0]

@@ -3,14 +3,13 @@
 package fleet
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -27,7 +26,7 @@ import (
 type machine struct {
 	containers
 	lib string // its /var/lib
-	log *bytes.Buffer
+	log io.Writer
 	end chan error
 }
 
@@ -41,7 +40,7 @@ func startMachine(t *testing.T, programs string, etc map[string]string) *machine
 	testenv.Limit(t, 0.5) // reports that it is missing where no cgroup can be made
 	dir := t.TempDir()
 	root, lib := filepath.Join(dir, "root"), filepath.Join(dir, "lib")
-	m := &machine{containers: containers{t: t, runc: testenv.Command(t, "runc", "apt-get install runc"), dir: dir}, lib: lib}
+	m := &machine{containers: containers{t: t, runc: testenv.Command(t, "runc", "apt-get install runc"), dir: dir}, lib: lib, end: make(chan error, 1)}
 	for _, d := range []string{"dev", "etc", "proc", "root", "run", "sys", "tmp", "usr", "var"} {
 		m.must(os.MkdirAll(filepath.Join(root, d), 0o755))
 	}
@@ -57,7 +56,6 @@ func startMachine(t *testing.T, programs string, etc map[string]string) *machine
 		m.must(os.MkdirAll(filepath.Dir(path), 0o755))
 		m.must(os.WriteFile(path, []byte(text), 0o644))
 	}
-	type object = map[string]any
 	tmpfs := func(path string) object {
 		return object{"destination": path, "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "nodev", "mode=755"}}
 	}
@@ -67,7 +65,13 @@ func startMachine(t *testing.T, programs string, etc map[string]string) *machine
 		"CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN", "CAP_SYS_CHROOT",
 		"CAP_SYS_NICE", "CAP_SYS_PTRACE",
 	}
-	config, err := json.Marshal(object{
+	t.Cleanup(func() {
+		<-m.end
+		if t.Failed() {
+			t.Logf("systemd: %s", m.log)
+		}
+	})
+	cmd := m.bundle("machine", object{
 		"ociVersion": "1.0.2",
 		"hostname":   "web-1",
 		"root":       object{"path": root},
@@ -95,22 +99,8 @@ func startMachine(t *testing.T, programs string, etc map[string]string) *machine
 			"maskedPaths":       []string{"/proc/kcore", "/proc/keys"},
 		},
 	})
-	m.must(err)
-	bundle := filepath.Join(dir, "machine")
-	m.must(os.Mkdir(bundle, 0o700))
-	m.must(os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o600))
-	m.log, m.end = &bytes.Buffer{}, make(chan error, 1)
-	cmd := exec.Command(m.runc, "--root", filepath.Join(dir, "state"), "run", "--bundle", bundle, m.id("machine"))
-	cmd.Stdout, cmd.Stderr = m.log, m.log
-	m.must(cmd.Start())
+	m.log = cmd.Stderr
 	go func() { m.end <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = exec.Command(m.runc, "--root", filepath.Join(dir, "state"), "delete", "--force", m.id("machine")).Run()
-		<-m.end
-		if t.Failed() {
-			t.Logf("systemd: %s", m.log)
-		}
-	})
 	m.await("systemd", func() bool {
 		out, _ := m.try("systemctl", "is-system-running")
 		return out == "running" || out == "degraded"
@@ -118,12 +108,7 @@ func startMachine(t *testing.T, programs string, etc map[string]string) *machine
 	return m
 }
 
-func (m *machine) must(err error) {
-	m.t.Helper()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-}
+func (m *machine) must(err error) { m.t.Helper(); testenv.OK(m.t, err) }
 
 // await waits until a condition is true, at most two minutes.
 func (m *machine) await(what string, is func() bool) {
@@ -144,7 +129,7 @@ func (m *machine) await(what string, is func() bool) {
 
 // try runs a program in the machine and returns what it prints.
 func (m *machine) try(args ...string) (string, error) {
-	out, err := exec.Command(m.runc, append([]string{"--root", filepath.Join(m.dir, "state"), "exec", m.id("machine")}, args...)...).CombinedOutput()
+	out, err := m.command(append([]string{"exec", m.id("machine")}, args...)...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 
@@ -161,10 +146,8 @@ func (m *machine) run(args ...string) string {
 // serve makes a server that is listening at an address of the machine.
 func (m *machine) serve(server *httptest.Server, address string) {
 	m.t.Helper()
-	out, err := exec.Command(m.runc, "--root", filepath.Join(m.dir, "state"), "state", m.id("machine")).Output()
-	m.must(err)
 	var state struct{ PID int }
-	m.must(json.Unmarshal(out, &state))
+	m.must(json.Unmarshal(testenv.Must(m.command("state", m.id("machine")).Output()), &state))
 	type listening struct {
 		net.Listener
 		err error

@@ -34,8 +34,7 @@ func TestPeerSystemd(t *testing.T) {
 	for name, to := range map[string]string{
 		"shop.service": "systemd/system/", "gotach-push.service": "systemd/system/", "gotach-profiles.conf": "tmpfiles.d/",
 	} {
-		b := testenv.Must(os.ReadFile("../../../../docs/deploy/" + name))
-		etc[to+name] = string(b)
+		etc[to+name] = string(testenv.Must(os.ReadFile("../../../../docs/deploy/" + name)))
 	}
 	m := startMachine(t, programs, etc)
 	r := &unitReceiver{walls: map[string]*pb.Profile{}}
@@ -75,9 +74,7 @@ func TestPeerSystemd(t *testing.T) {
 			t.Errorf("%s ended with %s, %s\n%s", unit, result, state, m.run("journalctl", "--no-pager", "-u", unit))
 		}
 	}
-	if d := cmp.Diff(want, r.sums()); d != "" {
-		t.Errorf("wall time by start of a file (-files +received):\n%s", d)
-	}
+	testenv.NoDiff(t, "wall time by start of a file", cmp.Diff(want, r.sums()))
 	if list, _ := os.ReadDir(filepath.Join(dir, "refused")); len(list) > 0 {
 		t.Errorf("push refused %v", list)
 	}

@@ -30,8 +30,7 @@ func TestSort(t *testing.T) {
 		}
 		slices.SortFunc(want, func(a, b row) int { return s.less(&a, &b) })
 		var got []row
-		for r, err := range s.rows() {
-			testenv.OK(t, err)
+		for r := range testenv.All(t, s.rows()) {
 			got = append(got, *r)
 		}
 		if !slices.Equal(got, want) {

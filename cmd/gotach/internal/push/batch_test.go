@@ -107,14 +107,9 @@ func TestBatches(t *testing.T) {
 				return nil
 			}
 			path := filepath.Join(dir, f.Name)
-			content, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
+			content := testenv.Must(os.ReadFile(path))
 			clear(content[100:200])
-			if err := os.WriteFile(path, content, 0o600); err != nil {
-				return err
-			}
+			must(os.WriteFile(path, content, 0o600))
 			return f.Read(stream.Options{}, all)
 		}, tried: []string{"1 2 3 4 5", "1 2 4 5"}, parked: "3"},
 		{name: "gone", limits: Limits{Files: 9}, send: func(dir string, b *Batch) error {
@@ -122,9 +117,7 @@ func TestBatches(t *testing.T) {
 			if f == nil {
 				return nil
 			}
-			if err := os.Remove(filepath.Join(dir, f.Name)); err != nil {
-				return err
-			}
+			must(os.Remove(filepath.Join(dir, f.Name)))
 			return f.Read(stream.Options{}, nil)
 		}, tried: []string{"1 2 3 4 5", "1 2 3 4"}, gone: 1},
 	} {
@@ -134,9 +127,7 @@ func TestBatches(t *testing.T) {
 			if c.send != nil {
 				target.send = func(b *Batch) error { return c.send(dir, b) }
 			}
-			if err := push(t, Options{Dir: dir, Target: target, Name: "x", Once: true, Metrics: m}); err != nil {
-				t.Error(err)
-			}
+			must(push(t, Options{Dir: dir, Target: target, Name: "x", Once: true, Metrics: m}))
 			if n := m.Files("vanished"); n != c.gone {
 				t.Errorf("%d files were deleted before, want %d", n, c.gone)
 			}
@@ -144,9 +135,7 @@ func TestBatches(t *testing.T) {
 				t.Errorf("batches %q, want %q", target.tried, c.tried)
 			}
 			var parked []string
-			names, err := filepath.Glob(filepath.Join(dir, refusedDir, "*"+extension))
-			must(err)
-			for _, name := range names {
+			for _, name := range testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*"+extension))) {
 				parked = append(parked, strings.TrimSuffix(filepath.Base(name), extension))
 			}
 			if strings.Join(parked, " ") != c.parked {
@@ -181,9 +170,7 @@ func TestBatchAgain(t *testing.T) {
 	}
 	second, third := &batcher{limits: Limits{Files: 4}}, &batcher{limits: Limits{Files: 4}}
 	for _, target := range []*batcher{second, third} {
-		if err := push(t, Options{Dir: dir, Target: target, Name: "x", Once: true}); err != nil {
-			t.Error(err)
-		}
+		must(push(t, Options{Dir: dir, Target: target, Name: "x", Once: true}))
 	}
 	if want := []string{"1 2 3", "0 4 5 9"}; !slices.Equal(second.tried, want) || second.ids[0] != first.ids[0] {
 		t.Errorf("batches %q, want %q; ids %v and %v", second.tried, want, first.ids, second.ids)

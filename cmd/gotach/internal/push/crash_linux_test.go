@@ -50,7 +50,7 @@ func child(v string) int {
 func TestKilled(t *testing.T) {
 	testenv.Long(t)
 	dir, r, o := received(t, 0, 0)
-	to := r.serve(t, &o, nil)
+	to := r.serve(t, &o)
 	var cmd *exec.Cmd
 	start := func() {
 		cmd = exec.Command(os.Args[0])
@@ -76,9 +76,7 @@ func TestKilled(t *testing.T) {
 				r.keep(d)
 			}
 			<-started
-			if err := cmd.Process.Kill(); err != nil {
-				t.Error(err)
-			}
+			must(cmd.Process.Kill())
 			panic(http.ErrAbortHandler)
 		})
 		start()

@@ -101,7 +101,7 @@ func TestFileID(t *testing.T) {
 	p.file(t, filepath.Join(dir, "a.1.tach"), 1, true)
 	p.file(t, filepath.Join(dir, "a.2.tach"), 2, false)
 	process{pid: 8, program: "shop"}.file(t, filepath.Join(dir, "b.1.tach"), 1, true)
-	copyFile(t, filepath.Join(dir, "a.1.tach"), filepath.Join(dir, "copy.tach"))
+	copyFile(filepath.Join(dir, "a.1.tach"), filepath.Join(dir, "copy.tach"))
 	d := testenv.Must(openFolder(dir))
 	defer d.Close()
 	open := func(name string) *File {

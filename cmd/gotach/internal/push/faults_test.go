@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,8 +25,21 @@ func parts(o Options) Options {
 }
 
 // of reports whether a request is of a process.
-func of(d *pb.ProfilesData, pid string) bool {
-	return strings.HasPrefix(origin(d, d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0]), pid+" ")
+func of(pid string) func(*pb.ProfilesData) bool {
+	return func(d *pb.ProfilesData) bool {
+		return strings.HasPrefix(origin(d, d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0]), pid+" ")
+	}
+}
+
+// answers is a fault of a receiver, which answers some requests with a code and a text.
+func answers(code int, text string, is func(*pb.ProfilesData) bool) func(http.ResponseWriter, *http.Request, *pb.ProfilesData) bool {
+	return func(w http.ResponseWriter, _ *http.Request, d *pb.ProfilesData) bool {
+		if !is(d) {
+			return false
+		}
+		http.Error(w, text, code)
+		return true
+	}
 }
 
 // While the target is down, for an hour, files wait. The times between two tries become longer, up to a bound.
@@ -53,9 +65,7 @@ func TestFaultDown(t *testing.T) {
 			return true
 		}
 		o.Backoff, o.MaxBackoff = 0, 0 // the usual ones
-		if err := push(t, o); err != nil {
-			t.Error(err)
-		}
+		must(push(t, o))
 		r.check(t, profiled(t, dir), 0)
 		if o.Metrics.failures != int64(tries-1) || longest < 30*time.Second {
 			t.Errorf("%d tries, %d failures, at most %v between two", tries, o.Metrics.failures, longest)
@@ -114,16 +124,10 @@ func TestRetryAfter(t *testing.T) {
 func TestFaultTooLarge(t *testing.T) {
 	for _, most := range []int{1, 3, 0} {
 		dir, r, o := received(t, 1, 2)
-		r.fault = func(w http.ResponseWriter, _ *http.Request, d *pb.ProfilesData) bool {
-			large := len(d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].Samples) > most
-			if large {
-				w.WriteHeader(http.StatusRequestEntityTooLarge)
-			}
-			return large
-		}
-		if err := push(t, o); err != nil {
-			t.Error(err)
-		}
+		r.fault = answers(http.StatusRequestEntityTooLarge, "", func(d *pb.ProfilesData) bool {
+			return len(d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].Samples) > most
+		})
+		must(push(t, o))
 		want := profiled(t, dir)
 		if most == 0 {
 			clear(want)
@@ -143,16 +147,9 @@ func TestFaultRefused(t *testing.T) {
 	want := profiled(t, dir)
 	b[100] ^= 1
 	must(os.WriteFile(damaged, b, 0o600))
-	r.fault = func(w http.ResponseWriter, _ *http.Request, d *pb.ProfilesData) bool {
-		if of(d, "101") {
-			http.Error(w, "no profiles of 101,\nplease", http.StatusBadRequest)
-		}
-		return of(d, "101")
-	}
+	r.fault = answers(http.StatusBadRequest, "no profiles of 101,\nplease", of("101"))
 	for range 2 { // what is parked is not tried again
-		if err := push(t, parts(o)); err != nil {
-			t.Error(err)
-		}
+		must(push(t, parts(o)))
 	}
 	if n, bad := o.Metrics.Files("refused"), o.Metrics.Files("unreadable"); n != 2 || bad != 1 || o.Metrics.Files("sent") != 3 {
 		t.Errorf("%d files refused, %d damaged", n, bad)
@@ -164,32 +161,13 @@ func TestFaultRefused(t *testing.T) {
 		}
 	}
 	r.fault = nil
-	if err := push(t, r.options(t, filepath.Join(dir, "refused"))); err != nil {
-		t.Error(err)
-	}
+	must(push(t, r.options(t, filepath.Join(dir, "refused"))))
 	maps.DeleteFunc(want, func(k string, _ [2]time.Duration) bool {
 		return k == fmt.Sprintf("102 at %d", startMicros+102*17+1_000_000)
 	})
 	r.check(t, want, 0)
 	if len(want) != 5 {
 		t.Errorf("sent from the directory and from the parked files: %v", want)
-	}
-}
-
-// If everything is refused since the address or the password is wrong, nothing is parked, and --once says so. A redirect
-// is not followed: the header has the password.
-func TestFaultNotForUs(t *testing.T) {
-	for _, code := range []int{401, 403, 404, 405, 308} {
-		_, r, o := received(t, 1, 1)
-		r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
-			w.Header().Set("Location", "http://elsewhere")
-			w.WriteHeader(code)
-			return true
-		}
-		o.Tries = 2
-		if err := push(t, o); err == nil || !strings.Contains(err.Error(), fmt.Sprint("given up after 2 tries: http://receiver:4318/v1development/profiles answers ", code)) || o.Metrics.Files("refused") > 0 || r.requests != 2 {
-			t.Errorf("%d: %v, %d files refused, %d requests", code, err, o.Metrics.Files("refused"), r.requests)
-		}
 	}
 }
 
@@ -201,9 +179,7 @@ func TestFaultRejected(t *testing.T) {
 		_, _ = w.Write(append([]byte{0x0a, byte(len(partial))}, partial...))
 		return true
 	}
-	if err := push(t, o); err != nil {
-		t.Error(err)
-	}
+	must(push(t, o))
 	text, _ := os.ReadFile(filepath.Join(dir, "refused", "p0", "app.1.tach.reason.txt"))
 	if !strings.Contains(string(text), "rejects 2 profiles: too dull") || o.Metrics.rejected != 2 {
 		t.Errorf("%d rejected, the reason is %q", o.Metrics.rejected, text)
@@ -232,10 +208,8 @@ func TestFaultCut(t *testing.T) {
 			}
 			panic(http.ErrAbortHandler)
 		}
-		r.serve(t, &o, nil)
-		if err := push(t, parts(o)); err != nil {
-			t.Error(err)
-		}
+		r.serve(t, &o)
+		must(push(t, parts(o)))
 		r.check(t, profiled(t, dir), repeats)
 		if cuts < 4 {
 			t.Errorf("%d cuts", cuts)
@@ -243,47 +217,10 @@ func TestFaultCut(t *testing.T) {
 	}
 }
 
-// A cutter resets its first connections in the middle of a request.
-type cutter struct {
-	net.Listener
-	cuts int
-}
-
-func (l *cutter) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil || l.cuts == 0 {
-			return c, err
-		}
-		l.cuts--
-		_, _ = c.Read(make([]byte, 100))
-		_ = c.(*net.TCPConn).SetLinger(0)
-		c.Close()
-	}
-}
-
-// A server that goes away in the middle of a request's body.
-func TestFaultCutInBody(t *testing.T) {
-	dir, r, o := received(t, 2, 2)
-	r.serve(t, &o, func(l net.Listener) net.Listener { return &cutter{l, 3} })
-	if err := push(t, o); err != nil {
-		t.Error(err)
-	}
-	r.check(t, profiled(t, dir), 0)
-	if o.Metrics.failures != 3 {
-		t.Errorf("%d failures, want 3", o.Metrics.failures)
-	}
-}
-
 // A file that the receiver cannot handle does not hold up the others.
 func TestFaultPoison(t *testing.T) {
 	dir, r, o := received(t, 3, 2)
-	r.fault = func(w http.ResponseWriter, _ *http.Request, d *pb.ProfilesData) bool {
-		if of(d, "100") {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-		return of(d, "100")
-	}
+	r.fault = answers(http.StatusInternalServerError, "", of("100"))
 	o.Tries = 5
 	if err := push(t, o); err == nil || o.Metrics.Files("sent") != 4 || o.Metrics.Files("refused") != 0 {
 		t.Errorf("%v; %d files sent, %d refused", err, o.Metrics.Files("sent"), o.Metrics.Files("refused"))
@@ -313,9 +250,7 @@ func TestCursorNotSaved(t *testing.T) {
 	// Room comes while files are being sent: then all that was sent before is saved too.
 	r.fault = func(http.ResponseWriter, *http.Request, *pb.ProfilesData) bool {
 		if r.requests == 24+6 {
-			if err := os.RemoveAll(blocked); err != nil {
-				t.Error(err)
-			}
+			must(os.RemoveAll(blocked))
 		}
 		return false
 	}

@@ -26,23 +26,16 @@ const startMicros = 1_800_000_000_000_000
 // leaves it, with its journal.
 func (p process) file(t testing.TB, path string, part int, finish bool) {
 	t.Helper()
-	check := func(err error) {
-		if err != nil {
-			t.Helper()
-			t.Fatal(err)
-		}
-	}
-	check(os.MkdirAll(filepath.Dir(path), 0o700))
+	must(os.MkdirAll(filepath.Dir(path), 0o700))
 	from := uint64(startMicros + p.pid*17 + (part-1)*1e6)
-	w, err := writer.Create(path, writer.Options{Start: from, Interval: 1000})
-	check(err)
+	w := testenv.Must(writer.Create(path, writer.Options{Start: from, Interval: 1000}))
 	session := tachyon.Session{
 		Program: p.program, GoVersion: "go1.26.0", GOOS: "linux", GOARCH: "amd64", Host: "web-1", PID: p.pid, Version: "v1.4.2", Module: "example.com/" + p.program,
 		VCS: map[string]string{"vcs.revision": "0123456789abcdef0123", "vcs.modified": "true"}, BuildID: "a/b/c/d", Executable: "/opt/" + p.program,
 		Start: time.UnixMicro(int64(from)).UTC(), Source: "native", Rate: 1000, Markers: true, Part: part,
 		SessionStart: time.UnixMicro(int64(startMicros + p.pid*17)).UTC(),
 	}
-	check(w.Provisional(tachyon.KindSession, session))
+	must(w.Provisional(tachyon.KindSession, session))
 	frame := func(name string, line int32) uint32 {
 		return w.Intern(tachyon.Frame{Func: "main." + name, File: "/src/" + name + ".go", Line: line})
 	}
@@ -59,7 +52,7 @@ func (p process) file(t testing.TB, path string, part int, finish bool) {
 			info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{
 				"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331", "route": "/search"}}}
 		}
-		check(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{info}}))
+		must(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{info}}))
 		for i := range uint64(20) {
 			s := tachyon.Sample{Thread: info.ID, Time: from + (i+1)*50_000 - 1000 + g, Stack: []uint32{receive, wait, root}}
 			switch (i + g) % 4 {
@@ -69,34 +62,27 @@ func (p process) file(t testing.TB, path string, part int, finish bool) {
 				s.Status, s.Stack = tachyon.GILRequested, []uint32{runnable, work, root}
 			}
 			samples++
-			check(w.Write(&s))
+			must(w.Write(&s))
 		}
 	}
 	if !finish { // as a program leaves its file and the journal that is killed
 		names := []string{path, path + journal.Suffix}
 		for _, name := range names {
-			copyFile(t, name, name+".kept")
+			copyFile(name, name+".kept")
 		}
-		check(w.Close())
+		must(w.Close())
 		for _, name := range names {
-			check(os.Rename(name+".kept", name))
+			must(os.Rename(name+".kept", name))
 		}
 		return
 	}
 	session.Duration = time.Second
 	session.Counts = tachyon.Counts{Samples: int64(samples), NotSeen: 12345 * time.Microsecond}
-	check(w.AddMetadata(tachyon.KindSession, session))
-	check(w.Close())
+	must(w.AddMetadata(tachyon.KindSession, session))
+	must(w.Close())
 }
 
-func copyFile(t testing.TB, from, to string) {
-	t.Helper()
-	b, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(to, b, 0o600)
-	}
-	testenv.OK(t, err)
-}
+func copyFile(from, to string) { must(os.WriteFile(to, testenv.Must(os.ReadFile(from)), 0o600)) }
 
 // must ends the tests at an error that none of them expects.
 func must(err error) {

@@ -22,7 +22,7 @@ import (
 // All finished files and those of killed programs are sent, each once, and files that a program writes are not.
 func TestPush(t *testing.T) {
 	dir, r, o := received(t, 3, 2)
-	r.serve(t, &o, nil)
+	r.serve(t, &o)
 	killed, live := filepath.Join(dir, "killed.tach"), filepath.Join(dir, "live.tach")
 	process{pid: 7, program: "gone"}.file(t, killed, 1, false)
 	want := profiled(t, dir)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -58,13 +57,10 @@ func (r *receiver) options(t testing.TB, dir string) Options {
 }
 
 // serve starts a server on this computer until the test ends, and lets options send to it.
-func (r *receiver) serve(t testing.TB, o *Options, wrap func(net.Listener) net.Listener) (url string) {
+func (r *receiver) serve(t testing.TB, o *Options) (url string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(r)
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	if wrap != nil {
-		s.Listener = wrap(s.Listener)
-	}
 	s.Start()
 	t.Cleanup(s.Close)
 	var err error
@@ -182,8 +178,7 @@ func profiled(t testing.TB, dir string) sums {
 		f := testenv.Must(openFile(d, e.name))
 		var sum [2]time.Duration
 		must(f.Read(stream.Options{}, func(src *stream.Source) error {
-			for s, err := range src.Samples() {
-				must(err)
+			for s := range testenv.All(t, src.Samples()) {
 				sum[0] += s.Wall
 				sum[1] += s.CPU()
 			}

@@ -38,15 +38,12 @@ var wrong = map[string]func(w http.ResponseWriter, r *http.Request){
 	"less than nothing":    answer(200, "application/json", `{"partialSuccess":{"rejectedProfiles":"-1"}}`),
 	"found":                redirect(302),
 	"moved for good":       redirect(308),
-	"not allowed": func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, repeated(r), http.StatusUnauthorized)
-	},
-	"down": func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, repeated(r), http.StatusServiceUnavailable)
-	},
-	"bad": func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, repeated(r), http.StatusBadRequest)
-	},
+	"not allowed":          repeats(401),
+	"forbidden":            answer(403, "text/plain", ""),
+	"not found":            answer(404, "text/plain", ""),
+	"no such method":       answer(405, "text/plain", ""),
+	"down":                 repeats(503),
+	"bad":                  repeats(400),
 	"slow": func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // without that the server does not see that the client is gone
 		<-r.Context().Done()
@@ -64,18 +61,10 @@ var wrong = map[string]func(w http.ResponseWriter, r *http.Request){
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	},
-	"cut before": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	"no HTTP": func(w http.ResponseWriter, _ *http.Request) {
-		conn, b, _ := w.(http.Hijacker).Hijack()
-		_, _ = b.WriteString("SSH-2.0-" + secret + "\r\n")
-		_ = errors.Join(b.Flush(), conn.Close())
-	},
+	"cut before":                       func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	"no HTTP":                          raw("SSH-2.0-" + secret + "\r\n"),
 	"64 KB that say nothing, and more": answer(200, "application/x-protobuf", "\x1a\x01x"+strings.Repeat("\x10\x01", 1<<19)),
-	"a secret in the status": func(w http.ResponseWriter, _ *http.Request) {
-		conn, b, _ := w.(http.Hijacker).Hijack()
-		_, _ = b.WriteString("HTTP/1.1 503 " + secret + "\r\nContent-Length: 0\r\n\r\n")
-		_ = errors.Join(b.Flush(), conn.Close())
-	},
+	"a secret in the status":           raw("HTTP/1.1 503 " + secret + "\r\nContent-Length: 0\r\n\r\n"),
 	"1 GB": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-protobuf")
 		b := make([]byte, 1<<20)
@@ -87,9 +76,20 @@ var wrong = map[string]func(w http.ResponseWriter, r *http.Request){
 	},
 }
 
-// repeated has what is secret in a request.
-func repeated(r *http.Request) string {
-	return fmt.Sprint("no ", r.URL, r.Header["Authorization"], r.Header["X-Token"])
+// repeats answers with what is secret in a request.
+func repeats(code int) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, fmt.Sprint("no ", r.URL, r.Header["Authorization"], r.Header["X-Token"]), code)
+	}
+}
+
+// raw answers with a text and closes the connection.
+func raw(text string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, b, _ := w.(http.Hijacker).Hijack()
+		_, _ = b.WriteString(text)
+		_ = errors.Join(b.Flush(), conn.Close())
+	}
 }
 
 func answer(code int, kind, body string) func(http.ResponseWriter, *http.Request) {
@@ -113,7 +113,8 @@ func redirect(code int) func(http.ResponseWriter, *http.Request) {
 }
 
 // What a server has not taken in the way of its protocol is not sent, and nothing that is secret is in a message, an error or
-// a file, whatever the server does. A file that it refuses is kept.
+// a file, whatever the server does. A file that it refuses is kept. Nothing is if the address or the password is wrong. A redirect is not
+// followed: the header has the password.
 func TestWrongServers(t *testing.T) {
 	for name, serve := range wrong {
 		for _, kind := range []string{"otlp", "pyroscope"} {

@@ -18,7 +18,7 @@ func TestCauses(t *testing.T) {
 	testenv.Again(t)
 	testenv.Long(t)
 	const root = "../../../.."
-	below := have(src.Below([]string{root + "/testdata"})) // names in the recordings are those of -trimpath
+	below := testenv.Must(src.Below([]string{root + "/testdata"})) // names in the recordings are those of -trimpath
 	for _, c := range analyzetest.Causes(t, root) {
 		w := open(t, filepath.Join(root, "internal/analyze/findings/testdata/causes", c.Name+".tach"))
 		l := look(t, w, Query{Window: 10 * time.Second, Findings: true, Locks: locks.Options{Source: below.Read}})

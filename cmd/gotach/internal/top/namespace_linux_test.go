@@ -27,7 +27,7 @@ func TestPeerMountNamespace(t *testing.T) {
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
-	in, out := have(c.StdinPipe()), have(c.StdoutPipe())
+	in, out := testenv.Must(c.StdinPipe()), testenv.Must(c.StdoutPipe())
 	if err := c.Start(); err != nil {
 		testenv.Skip(t, "no namespaces: "+err.Error())
 	}
@@ -36,10 +36,10 @@ func TestPeerMountNamespace(t *testing.T) {
 		testenv.Skip(t, "nothing can be mounted in a namespace")
 	}
 	path := testenv.Must(openProfile(c.Process.Pid))
-	if text := have(os.ReadFile(path + ".journal")); string(text) != "own\n" {
+	if text := testenv.Must(os.ReadFile(path + ".journal")); string(text) != "own\n" {
 		t.Errorf("%s.journal is %q", path, text)
 	}
-	f := have(reader.Follow(path))
+	f := testenv.Must(reader.Follow(path))
 	defer f.Close()
 	if f.Path() != path {
 		t.Errorf("%s is followed, not %s", f.Path(), path)

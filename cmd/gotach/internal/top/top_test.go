@@ -43,7 +43,7 @@ type file struct {
 
 func create(t *testing.T, path string, at uint64, part int) *file {
 	t.Helper()
-	w := have(writer.Create(path, writer.Options{Start: at, Interval: 1000}))
+	w := testenv.Must(writer.Create(path, writer.Options{Start: at, Interval: 1000}))
 	f := &file{t, w, start}
 	if part == 0 {
 		f.begin = at
@@ -139,7 +139,7 @@ func finished(t *testing.T, path string, seconds int) {
 
 func open(t *testing.T, path string) *Watch {
 	t.Helper()
-	w := have(File(path))
+	w := testenv.Must(File(path))
 	t.Cleanup(func() { w.Close() })
 	return w
 }
@@ -152,7 +152,7 @@ func look(t *testing.T, w *Watch, q Query) *Look {
 
 func lookOnly(t *testing.T, w *Watch, q Query) *Look {
 	t.Helper()
-	l := have(w.Look(q))
+	l := testenv.Must(w.Look(q))
 	if l == nil {
 		t.Fatal("no samples")
 	}
@@ -162,23 +162,22 @@ func lookOnly(t *testing.T, w *Watch, q Query) *Look {
 // samplesOf returns the samples of a file as the other commands read them.
 func samplesOf(t *testing.T, path, since, until string) *stream.Source {
 	t.Helper()
-	r := have(reader.Open(path))
+	r := testenv.Must(reader.Open(path))
 	t.Cleanup(func() { r.Close() })
 	o := stream.Options{Creators: true, Objects: true}
 	if since != "" {
 		o.Select = &stream.Selection{}
 		for text, into := range map[string]*stream.Moment{since: &o.Select.Since, until: &o.Select.Until} {
-			*into = have(stream.ParseMoment(text))
+			*into = testenv.Must(stream.ParseMoment(text))
 		}
 	}
-	src := have(stream.New([]stream.File{{Stream: r}}, o))
-	return src
+	return testenv.Must(stream.New([]stream.File{{Stream: r}}, o))
 }
 
 // compare compares a window with the same time of a file. since and until are empty for all of it.
 func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
 	t.Helper()
-	p := have(report.NewProfile(samplesOf(t, path, since, until), report.Options{Idle: idle}))
+	p := testenv.Must(report.NewProfile(samplesOf(t, path, since, until), report.Options{Idle: idle}))
 	for _, x := range []struct {
 		by  profile.By
 		got *profile.Report
@@ -186,16 +185,11 @@ func compare(t *testing.T, path, since, until string, l *Look, idle bool) {
 		if x.by == profile.ByState && idle {
 			continue
 		}
-		want := have(profile.New(p, profile.ReportOptions{By: x.by}))
-		if diff := cmp.Diff(want.Rows, x.got.Rows, cmp.Ignore(profile.Row{}, "Series")); diff != "" {
-			t.Errorf("by %s, file and window: %s", x.by, diff)
-		}
+		want := testenv.Must(profile.New(p, profile.ReportOptions{By: x.by}))
+		testenv.NoDiff(t, "by "+string(x.by), cmp.Diff(want.Rows, x.got.Rows, cmp.Ignore(profile.Row{}, "Series")))
 	}
-	src := samplesOf(t, path, since, until)
-	locks := have(locks.Find(analyze.NewSamples("", src), locks.Options{}))
-	if diff := cmp.Diff(locks, l.Locks, cmp.Exported()); diff != "" {
-		t.Errorf("locks, file and window: %s", diff)
-	}
+	locks := testenv.Must(locks.Find(analyze.NewSamples("", samplesOf(t, path, since, until)), locks.Options{}))
+	testenv.NoDiff(t, "locks", cmp.Diff(locks, l.Locks, cmp.Exported()))
 }
 
 // A window of a finished file has the numbers that gotach report and locks have for that time.
@@ -375,13 +369,13 @@ func TestSession(t *testing.T) {
 	}
 	defer close(stop)
 	path := filepath.Join(t.TempDir(), "self.tach")
-	s := have(profiler.Open(profiler.Output(path)))
+	s := testenv.Must(profiler.Open(profiler.Output(path)))
 	defer s.Stop()
 	server := httptest.NewServer(httpprof.Handler())
 	defer server.Close()
-	url := have(URL(server.URL + "/?format=pprof"))
+	url := testenv.Must(URL(server.URL + "/?format=pprof"))
 	defer url.Close()
-	process := have(Process(os.Getpid()))
+	process := testenv.Must(Process(os.Getpid()))
 	defer process.Close()
 	has := func(w *Watch) {
 		t.Helper()
@@ -389,7 +383,7 @@ func TestSession(t *testing.T) {
 		found := false
 		testenv.Await(func() bool {
 			must(w.Poll(t.Context()))
-			if l = have(w.Look(Query{Window: 10 * time.Second, Views: all, Idle: true})); l != nil {
+			if l = testenv.Must(w.Look(Query{Window: 10 * time.Second, Views: all, Idle: true})); l != nil {
 				found = slices.ContainsFunc(l.Groups.Rows, func(row profile.Row) bool {
 					return strings.HasSuffix(row.Name, "TestSession") && row.Total > l.To.Sub(l.From)
 				})
@@ -429,7 +423,7 @@ func TestErrors(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
 	defer server.Close()
-	u := have(URL(server.URL))
+	u := testenv.Must(URL(server.URL))
 	if err := u.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "httpprof.Handler") {
 		t.Errorf("no profile: %v", err)
 	}
@@ -450,7 +444,7 @@ func TestURLSecret(t *testing.T) {
 		if status == 0 {
 			server.Close()
 		}
-		w := have(URL("http://us3r:S3CRET@" + host + "/debug/profile?token=T0KEN"))
+		w := testenv.Must(URL("http://us3r:S3CRET@" + host + "/debug/profile?token=T0KEN"))
 		err := w.Poll(t.Context())
 		said := fmt.Sprint(err, w.State().Notice, w.State().Name)
 		if !strings.Contains(said, host) || strings.Contains(said, "us3r") || strings.Contains(said, "S3CRET") || strings.Contains(said, "T0KEN") {
@@ -460,7 +454,7 @@ func TestURLSecret(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
-	host := have(os.Hostname())
+	host := testenv.Must(os.Hostname())
 	now := time.UnixMicro(start).Add(time.Minute)
 	for _, x := range []struct {
 		host   string
@@ -485,9 +479,4 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
-}
-
-func have[T any](v T, err error) T {
-	must(err)
-	return v
 }
