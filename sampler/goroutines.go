@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
-	"github.com/gotach/profiler/internal/prefetch"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -42,13 +41,11 @@ type goroutine struct {
 
 // find returns the goroutine with an id, or nil. Ticks see the same goroutines in about the same
 // order. So find first tries the goroutine that came next at the last tick, before it looks into
-// the map. It also prefetches the goroutine after that one: with many goroutines these are not in
-// the processor's caches, and waiting for memory would be most of a sample's cost.
+// the map.
 func (r *recorder) find(id uint64) *goroutine {
 	latest := r.latest
 	if latest != nil {
 		if n := latest.next; n != nil && n.ID == id {
-			prefetch.Value(n.next)
 			r.latest = n
 			return n
 		}

@@ -176,66 +176,40 @@ func TestCPythonLimit(t *testing.T) {
 	}
 }
 
-// Forget writes a thread's repeats and drops its state.
+// Forget writes a thread's repeats and drops its state. The memory is that of the next new thread, also if its id is 0.
 func TestForget(t *testing.T) {
-	d := new(disk)
-	w := testenv.Must(New(d, Options{}))
-	f, g := w.Intern(tachyon.Frame{Func: "f"}), w.Intern(tachyon.Frame{Func: "g"})
-	stacks := [][]uint32{{f}, {f}, {g, f}, {g, f}}
-	const n = 300
-	for k := range n {
-		for i, stack := range stacks {
-			testenv.OK(t, w.Write(&tachyon.Sample{Thread: uint64(k), Time: uint64(1000*k + i), Stack: stack}))
+	for _, beside := range []bool{false, true} { // another thread, which stays
+		d := new(disk)
+		w := testenv.Must(New(d, Options{}))
+		f, g := w.Intern(tachyon.Frame{Func: "f"}), w.Intern(tachyon.Frame{Func: "g"})
+		stacks := [][]uint32{{f}, {f}, {g, f}, {g, f}}
+		const n, stays = 300, 1000
+		for k := range n {
+			at, id := uint64(1000*k), uint64(n-1-k)
+			if beside {
+				testenv.OK(t, w.Write(&tachyon.Sample{Thread: stays, Time: at, Stack: stacks[0]}))
+			}
+			for i, stack := range stacks {
+				testenv.OK(t, w.Write(&tachyon.Sample{Thread: id, Time: at + uint64(i), Stack: stack}))
+			}
+			testenv.OK(t, errors.Join(w.Forget(id, 0), w.Forget(stays+1, 0)))
 		}
-		testenv.OK(t, errors.Join(w.Forget(uint64(k), 0), w.Forget(n+1, 0)))
-	}
-	if len(w.threads.byKey) > 0 || len(w.threads.pages) != 1 {
-		t.Errorf("%d threads in %d pages after all have ended", len(w.threads.byKey), len(w.threads.pages))
-	}
-	testenv.OK(t, w.Close())
-	r := d.read(t)
-	if h := r.Header(); h.Threads != n || h.Samples != 4*n {
-		t.Errorf("%d threads, %d samples", h.Threads, h.Samples)
-	}
-	i := 0
-	for s, err := range r.Samples() {
-		if err != nil || s.Thread != uint64(i/4) || s.Time != uint64(1000*(i/4)+i%4) || !slices.Equal(s.Stack, stacks[i%4]) {
-			t.Fatalf("sample %d is %+v, %v", i, s, err)
+		if len(w.threads.byKey) > 1 || len(w.threads.list) > 2 {
+			t.Errorf("%d threads, the memory of %d after all but one have ended", len(w.threads.byKey), len(w.threads.list))
 		}
-		i++
-	}
-}
-
-// The thread that is prefetched is the one that comes lead steps later, also if other
-// threads come in between or are dropped.
-func TestFetchAhead(t *testing.T) {
-	const n = 2 * manyPages * threadPage
-	var s threadSet
-	s.init(0)
-	round := func(skip int) {
-		t.Helper()
-		for id := range n {
-			if skip > 0 && id%skip == 0 {
+		testenv.OK(t, w.Close())
+		i := 0
+		for s, err := range d.read(t).Samples() {
+			if err == nil && s.Thread == stays {
 				continue
 			}
-			testenv.Same(t, "thread", s.get(uint64(id), 0).id, uint64(id))
-			a := s.last
-			for range s.lead {
-				a = a.next
+			if err != nil || s.Thread != uint64(n-1-i/4) || s.Time != uint64(1000*(i/4)+i%4) || !slices.Equal(s.Stack, stacks[i%4]) {
+				t.Fatalf("sample %d is %+v, %v", i, s, err)
 			}
-			if a != s.ahead || s.lead > maxLead {
-				t.Fatalf("thread %d: not %d steps ahead", id, s.lead)
-			}
+			i++
+		}
+		if i != 4*n {
+			t.Errorf("%d samples", i)
 		}
 	}
-	round(0)
-	testenv.Same(t, "steps ahead of threads seen once", s.lead, 0)
-	round(0)
-	testenv.Same(t, "steps ahead of threads seen twice", s.lead, maxLead)
-	round(7)
-	for id := 0; id < n; id += 100 {
-		s.drop(s.find(uint64(id), 0))
-	}
-	round(7)
-	round(0)
 }

@@ -4,7 +4,6 @@ import (
 	"math/bits"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/prefetch"
 )
 
 // Limits on the bytes of repeats that a thread may hold back. CPython allows each thread
@@ -38,28 +37,14 @@ type threadKey struct {
 	interp uint32
 }
 
-// A threadSet finds threads by id. It keeps them in pages, in order of first
-// appearance, and never moves them.
+// A threadSet finds threads by id.
 type threadSet struct {
 	byKey map[threadKey]*thread
-	pages [][]thread // all pages except the last one are full
-	slab  []uint32   // memory for the stacks of further threads in the last page
-	free  []*thread  // dropped threads
-	last  *thread    // the result of the last call of get
-	ahead *thread    // the thread that follows last after lead steps along next
-	lead  int
-	start uint64 // µs; the first delta of a thread counts from here
+	list  []*thread // in order of first appearance; a dropped one's place is that of the thread that has its memory
+	free  []*thread // dropped threads
+	last  *thread   // the result of the last call of get
+	start uint64    // µs; the first delta of a thread counts from here
 }
-
-const (
-	threadPage = 64
-	// Stacks up to this depth are next to each other in memory, in the usual order of a
-	// tick's samples, so that the processor prefetches them. Deeper stacks are separate.
-	inlineDepth = 48
-
-	maxLead   = 8                // number of threads whose state is prefetched
-	manyPages = 512 / threadPage // with fewer pages all threads fit into the caches
-)
 
 func (s *threadSet) init(start uint64) {
 	s.byKey = make(map[threadKey]*thread)
@@ -73,14 +58,11 @@ func (s *threadSet) init(start uint64) {
 func (s *threadSet) get(id uint64, interp uint32) *thread {
 	last := s.last
 	if last != nil {
-		if last.id == id && last.interp == interp && last.live {
+		if last.id == id && last.interp == interp {
 			return last
 		}
 		if n := last.next; n != nil && n.id == id && n.interp == interp && n.live {
 			s.last = n
-			if len(s.pages) > manyPages {
-				s.fetch()
-			}
 			return n
 		}
 	}
@@ -91,25 +73,8 @@ func (s *threadSet) get(id uint64, interp uint32) *thread {
 	if last != nil {
 		last.next = t
 	}
-	s.last, s.ahead, s.lead = t, t, 0
+	s.last = t
 	return t
-}
-
-// fetch prefetches the stacks and the repeats of the threads that probably come next.
-func (s *threadSet) fetch() {
-	if s.lead--; s.lead < 0 {
-		s.ahead, s.lead = s.last, 0
-	}
-	for range 2 { // two steps for each step of last, up to maxLead
-		a := s.ahead.next
-		if a == nil || s.lead == maxLead {
-			return
-		}
-		s.ahead = a
-		s.lead++
-		prefetch.Slice(a.stack)
-		prefetch.Slice(a.pending[len(a.pending):]) // where the next repeat goes
-	}
 }
 
 // find returns a thread's state, or nil if the thread is unknown.
@@ -120,16 +85,8 @@ func (s *threadSet) add(id uint64, interp uint32) *thread {
 	if n := len(s.free); n > 0 {
 		t, s.free = s.free[n-1], s.free[:n-1]
 	} else {
-		n := len(s.pages)
-		if n == 0 || len(s.pages[n-1]) == threadPage {
-			s.pages = append(s.pages, make([]thread, 0, threadPage))
-			s.slab = make([]uint32, threadPage*inlineDepth)
-			n++
-		}
-		page := &s.pages[n-1]
-		*page = append(*page, thread{stack: s.slab[:0:inlineDepth]})
-		s.slab = s.slab[inlineDepth:]
-		t = &(*page)[len(*page)-1]
+		t = new(thread)
+		s.list = append(s.list, t)
 	}
 	t.id, t.interp, t.live, t.time = id, interp, true, s.start
 	s.byKey[threadKey{id, interp}] = t
@@ -140,16 +97,14 @@ func (s *threadSet) add(id uint64, interp uint32) *thread {
 func (s *threadSet) drop(t *thread) {
 	delete(s.byKey, threadKey{t.id, t.interp})
 	*t = thread{stack: t.stack[:0], pending: t.pending[:0], slot: t.slot}
-	s.free = append(s.free, t)
+	s.free, s.last = append(s.free, t), nil
 }
 
 // all yields the threads in order of first appearance.
 func (s *threadSet) all(yield func(*thread) bool) {
-	for _, page := range s.pages {
-		for i := range page {
-			if page[i].live && !yield(&page[i]) {
-				return
-			}
+	for _, t := range s.list {
+		if t.live && !yield(t) {
+			return
 		}
 	}
 }
