@@ -79,8 +79,7 @@ func TestHandler(t *testing.T) {
 	testenv.Empty(t, dir)
 	r := testenv.Must(reader.New(bytes.NewReader(body)))
 	serving, frames := false, r.Frames()
-	for s, err := range r.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, r.Samples()) {
 		inner := ""
 		for _, id := range s.Stack {
 			f := frames[id]

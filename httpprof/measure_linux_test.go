@@ -190,8 +190,7 @@ func finalSamples(t *testing.T, query string) {
 	r := testenv.Must(reader.New(bytes.NewReader(body)))
 	waited := map[uint64]time.Duration{}
 	src := samples(r)
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		for _, id := range src.AppendStack(nil, s.Stack) {
 			if strings.HasSuffix(src.Frames()[id].Func, ".handlerTestWait") {
 				waited[s.Goroutine] += s.Wall

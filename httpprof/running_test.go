@@ -29,8 +29,7 @@ func TestNoSource(t *testing.T) {
 		if a.code != http.StatusOK {
 			return false // the session is younger
 		}
-		for c, err := range nytprof.NewReader(bytes.NewReader(a.body)).Chunks() {
-			testenv.OK(t, err)
+		for c := range testenv.All(t, nytprof.NewReader(bytes.NewReader(a.body)).Chunks()) {
 			switch c := c.(type) {
 			case *nytprof.NewFID:
 				ours[c.FID] = strings.HasSuffix(c.Name.Text, "/httpprof_test.go")
@@ -147,8 +146,7 @@ func checkLoad(t *testing.T, r *reader.Reader, labels, part bool) *tachyon.Metad
 	}
 	times, ids := map[string]time.Duration{}, map[uint64]bool{}
 	src := samples(r)
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		if s.Interpreter == tachyon.Process {
 			continue // CPU time of before the goroutine was known
 		}

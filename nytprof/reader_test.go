@@ -129,8 +129,7 @@ func TestReencode(t *testing.T) {
 
 // chunksOf returns all chunks of a good file as JSON lines.
 func chunksOf(t testing.TB, b []byte) (lines []byte) {
-	for c, err := range NewReader(bytes.NewReader(b)).Chunks() {
-		testenv.OK(t, err)
+	for c := range testenv.All(t, NewReader(bytes.NewReader(b)).Chunks()) {
 		lines = appendJSON(lines, c)
 	}
 	return lines
@@ -261,8 +260,7 @@ func TestConstantMemory(t *testing.T) {
 	r := NewReader(io.MultiReader(file...))
 	var before, after runtime.MemStats
 	n := 0
-	for _, err := range r.Chunks() {
-		testenv.OK(t, err)
+	for range testenv.All(t, r.Chunks()) {
 		if n++; n == perBlock {
 			runtime.ReadMemStats(&before)
 		}

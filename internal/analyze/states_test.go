@@ -8,6 +8,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -43,7 +44,7 @@ func TestStates(t *testing.T) {
 	st := analyze.NewStates(s.Source, func(c *count) bool { return c.samples > 0 && c.id%7 != 0 })
 	want := map[uint64]count{}
 	seen := 0
-	for x := range analyzetest.Each(t, s.All()) {
+	for x := range testenv.All(t, s.All()) {
 		w := want[x.Goroutine]
 		if x.First && (x.Goroutine%7 == 0 || (x.Goroutine-1)%5 == 0) { // not kept, or no longer
 			w = count{}

@@ -195,8 +195,7 @@ func stopsIn(t *testing.T, paths ...string) string {
 	}
 	src := testenv.Must(stream.New(files, stream.Options{}))
 	var b strings.Builder
-	for s, err := range src.Stops() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Stops()) {
 		begin := src.Header().Start
 		fmt.Fprintf(&b, "%d-%d:", int64(s.From-begin)/1000, int64(s.Until-begin)/1000)
 		for _, g := range s.List {

@@ -134,8 +134,7 @@ func TestJoined(t *testing.T) {
 	src := testenv.Must(in.all())
 	c := testenv.Must(src.Copy())
 	goroutines := map[uint64]*tachyon.Goroutine{}
-	for g, err := range c.EachGoroutine() {
-		testenv.OK(t, err)
+	for g := range testenv.All(t, c.EachGoroutine()) {
 		if one := goroutines[g.ID]; one != nil {
 			one.Add(g)
 		} else {
@@ -183,8 +182,7 @@ func TestJoinProcessLabels(t *testing.T) {
 		defer in.Close()
 		src := testenv.Must(in.Source(stream.Options{Labels: true}))
 		sums := map[string]int64{}
-		for s, err := range src.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, src.Samples()) {
 			v, _ := src.Label(s.Labels, key)
 			sums[v] += s.Wall.Milliseconds()
 		}
@@ -231,8 +229,7 @@ func waitedFor(t *testing.T, s *reader.Reader) (list []string) {
 		objects[o.Number] = o
 	}
 	frames := s.Frames()
-	for sample, err := range s.Samples() {
-		testenv.OK(t, err)
+	for sample := range testenv.All(t, s.Samples()) {
 		o := objects[frames[sample.Stack[0]].Line]
 		text := fmt.Sprintf("%s %s", frames[sample.Stack[1]].Func, o.Symbol)
 		for _, member := range o.Members {

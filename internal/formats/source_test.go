@@ -68,8 +68,7 @@ func sourceSums(t rapid.TB, src *stream.Source) (map[sourceKey]sourceSum, int) {
 	t.Helper()
 	sums := map[sourceKey]sourceSum{}
 	slots := map[uint32]uint64{} // whose they are
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		if s.NotSeen { // one for each process
 			k := sourceKey{interpreter: tachyon.Process, stack: tachyon.FuncNotSeen + ";"}
 			sums[k] = sourceSum{1, sums[k].wall + s.Wall}
@@ -165,8 +164,7 @@ func TestSource(t *testing.T) {
 		s := written(t, dir, in)
 		defer s.Close()
 		var got []uint64
-		for sample, err := range s.Samples() {
-			testenv.OK(t, err)
+		for sample := range testenv.All(t, s.Samples()) {
 			switch f := s.Frames()[sample.Stack[0]].Func; f {
 			case "[not recorded]":
 			case fmt.Sprint("f", sample.Time%3):

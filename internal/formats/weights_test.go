@@ -40,8 +40,7 @@ func plain(t rapid.TB, r *reader.Reader) iter.Seq[plainSample] {
 	}
 	return func(yield func(plainSample) bool) {
 		last, yielded := map[threadID]uint64{}, map[threadID]bool{}
-		for s, err := range r.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, r.Samples()) {
 			k := threadID{s.Thread, s.Interpreter}
 			before, again := last[k]
 			last[k] = s.Time
@@ -119,8 +118,7 @@ func sameSums(t *testing.T, in *Input) {
 	_, evened := weights(t, r)
 	interval := r.Header().Interval
 	count := map[threadID]uint64{}
-	for s, err := range r.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, r.Samples()) {
 		count[threadID{s.Thread, s.Interpreter}]++
 	}
 	for id, weight := range threads {

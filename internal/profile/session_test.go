@@ -55,8 +55,7 @@ func TestDetail(t *testing.T) {
 	} {
 		for _, load := range []func(t *testing.T) *stream.Source{func(t *testing.T) *stream.Source { return session(t, "fan-out") }, oneStack} {
 			src, want := load(t), map[parts]sums{}
-			for s, err := range src.Samples() {
-				testenv.OK(t, err)
+			for s := range testenv.All(t, src.Samples()) {
 				k := parts{system: s.Interpreter != tachyon.User, state: src.State(s.Status, s.Stack), stack: fmt.Sprint(src.AppendStack(nil, s.Stack))}
 				pseudo := s.Interpreter == tachyon.Process
 				if s.NotSeen {

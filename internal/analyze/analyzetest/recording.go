@@ -10,7 +10,6 @@ package analyzetest
 
 import (
 	"flag"
-	"iter"
 	"math"
 	"testing"
 	"time"
@@ -97,21 +96,6 @@ func Selection(t testing.TB, sel stream.Selection, since, until string) stream.O
 		t.Fatal(err)
 	}
 	return stream.Options{Labels: true, Creators: true, Objects: true, Select: &sel, Unselected: true}
-}
-
-// Each yields what there is if there is no error.
-func Each[T any](t testing.TB, list iter.Seq2[T, error]) iter.Seq[T] {
-	t.Helper()
-	return func(yield func(T) bool) {
-		for x, err := range list {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !yield(x) {
-				return
-			}
-		}
-	}
 }
 
 // SamplesOf returns the samples of files.

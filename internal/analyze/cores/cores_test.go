@@ -18,14 +18,12 @@ func charged(t *testing.T, r *analyzetest.Recording, session tachyon.Session) ma
 	t.Helper()
 	src := analyzetest.SamplesOf(t, stream.Options{Labels: true, Creators: true}, r.Finish(session)).Source
 	c := New(src)
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		c.Add(s)
 	}
 	c.Finish()
 	got := map[string]float64{}
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		if Waits(s) {
 			c.Charge(s, func(name string, us float64) { got[name] += us / ms })
 		}

@@ -25,7 +25,7 @@ func idleOf(t *testing.T, s *analyze.Samples, window bool) (idle, work map[strin
 		entry string
 	}
 	sums := map[place]time.Duration{}
-	for x := range analyzetest.Each(t, s.Source.Samples()) {
+	for x := range testenv.All(t, s.Source.Samples()) {
 		key, entry := f.Add(x), ""
 		for at := x.Stack; at != 0; at = s.Caller(at) {
 			if name := s.Leaf(at).Func; !Wrappers[name] {

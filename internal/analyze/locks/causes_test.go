@@ -40,7 +40,7 @@ func judgeCauses(t *testing.T, f *reader.Reader) map[string]*causeSums {
 	options := stream.Options{Labels: true, Objects: true}
 	spans := map[uint64][]labelSpan{}
 	s := analyzetest.SamplesOf(t, options, f)
-	for x := range analyzetest.Each(t, s.All()) {
+	for x := range testenv.All(t, s.All()) {
 		span := labelSpan{end: x.At}
 		if x.Labels != nil {
 			span.until, _ = x.Labels.Get("until")

@@ -102,7 +102,7 @@ func compareHolders(t testing.TB, s *analyzetest.Session, o Options) (out holder
 // have samples.
 func ticksOfFile(t testing.TB, f *reader.Reader) (list []uint64) {
 	count := map[uint64]int{}
-	for s := range analyzetest.Each(t, f.Samples()) {
+	for s := range testenv.All(t, f.Samples()) {
 		count[s.Time-f.Header().Start]++
 	}
 	for at, n := range count {

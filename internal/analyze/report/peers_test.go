@@ -54,8 +54,7 @@ func TestFarEndRows(t *testing.T) {
 	// Who does not ask for objects gets no numbers, also if far ends select.
 	src := analyzetest.SamplesOf(t, stream.Options{Select: &stream.Selection{Peers: []string{"10.2.3.4"}}}, f).Source
 	sum := time.Duration(0)
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		testenv.Same(t, "the leaf", *leafOf(src, s.Stack), tachyon.Frame{Func: "[IO wait]"})
 		sum += s.Wall
 	}

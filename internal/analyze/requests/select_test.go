@@ -68,7 +68,7 @@ func TestPickSlowest(t *testing.T) {
 		src := testenv.Must(stream.New([]stream.File{file}, stream.Options{Select: &stream.Selection{Pick: r.Pick}}))
 		for range 2 { // each reading begins anew
 			time, own := map[uint64]uint64{}, uint64(0)
-			for x := range analyzetest.Each(t, src.Samples()) {
+			for x := range testenv.All(t, src.Samples()) {
 				time[x.Goroutine] += uint64(x.Wall.Microseconds())
 				if x.Goroutine < 18 {
 					own += uint64(x.Wall.Microseconds())

@@ -85,8 +85,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, err := range r.Samples() {
-			testenv.OK(t, err)
+		for range testenv.All(t, r.Samples()) {
 		}
 	})
 }
@@ -107,8 +106,7 @@ func recordingOf(t rapid.TB, s *reader.Reader) recording {
 	r := recording{Start: s.Header().Start, Interval: s.Header().Interval, Metadata: m, Samples: map[uint64][]string{}}
 	r.Others = testenv.Must(tach.OtherMetadata(s))
 	frames := s.Frames()
-	for x, err := range s.Samples() {
-		testenv.OK(t, err)
+	for x := range testenv.All(t, s.Samples()) {
 		var stack []tachyon.Frame
 		for _, id := range x.Stack {
 			stack = append(stack, frames[id])

@@ -99,8 +99,7 @@ func TestSource(t *testing.T) {
 		var file bytes.Buffer
 		testenv.OK(t, Write(&file, workload(t), o))
 		lines, texts := 0, 0
-		for c, err := range nytprof.NewReader(&file).Chunks() {
-			testenv.OK(t, err)
+		for c := range testenv.All(t, nytprof.NewReader(&file).Chunks()) {
 			if l, ok := c.(*nytprof.SrcLine); ok {
 				texts++
 				if strings.Contains(l.Text.Text, "not markup") {

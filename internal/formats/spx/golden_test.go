@@ -182,8 +182,7 @@ func TestGoldensInTheNotationOfSPX05(t *testing.T) {
 		}
 		r = testenv.Must(Open(path + ".txt.zst"))
 		n := 0
-		for e, err := range r.Events() {
-			testenv.OK(t, err)
+		for e := range testenv.All(t, r.Events()) {
 			if n++; e.Enter && e.Line != uint32(n) || !e.Enter && e.Line != 0 {
 				t.Errorf("event %d is called from line %d", n, e.Line)
 			}

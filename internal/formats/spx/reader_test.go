@@ -126,8 +126,7 @@ PDO::__construct
 `, "wt", "ct", "mu")
 	testenv.OK(t, err)
 	var got [][]float64
-	for e, err := range r.Events() {
-		testenv.OK(t, err)
+	for e := range testenv.All(t, r.Events()) {
 		got = append(got, slices.Clone(e.Values))
 	}
 	want := [][]float64{{0, 0, 1024}, {50.1234, 45.2341, 2048}, {125.4567, 120.3456, 0.5}, {200.789, 195.6789, -1592}}

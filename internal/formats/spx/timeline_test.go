@@ -123,8 +123,7 @@ func compare(t *testing.T, r *reader.Reader) {
 	}
 	src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{}))
 	want, others, notSeen := map[thread][]step{}, 0, time.Duration(0)
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		if s.NotSeen { // is a goroutine of its own, without samples
 			others, notSeen = others+1, notSeen+s.Wall
 			continue

@@ -35,8 +35,7 @@ func evened(t *testing.T, samples [][3]uint64) (count [100][3]int, interval uint
 	out, begin, interval, err := even(src)
 	testenv.OK(t, err)
 	var last [len(count)]uint64
-	for s, err := range out {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, out) {
 		if (s.Time-begin)%interval != 0 || s.Time <= last[s.Goroutine] {
 			t.Fatalf("thread %d has a sample at %d after %d", s.Goroutine, s.Time-begin, last[s.Goroutine])
 		}
@@ -44,8 +43,7 @@ func evened(t *testing.T, samples [][3]uint64) (count [100][3]int, interval uint
 		count[s.Goroutine][src.Frames()[src.Stacks()[s.Stack].Frame].Func[0]-'a']++
 	}
 	var weights [len(count)]uint64
-	for s, err := range src.Samples() {
-		testenv.OK(t, err)
+	for s := range testenv.All(t, src.Samples()) {
 		weights[s.Goroutine] += uint64(s.Wall.Microseconds())
 	}
 	for id, weight := range weights {
@@ -130,8 +128,7 @@ func TestWithoutObjects(t *testing.T) {
 		defer r.Close()
 		var got []tachyon.Frame
 		ids := map[tachyon.Frame]uint32{}
-		for s, err := range r.Samples() {
-			testenv.OK(t, err)
+		for s := range testenv.All(t, r.Samples()) {
 			top := r.Frames()[s.Stack[0]]
 			if id, again := ids[top]; again && id != s.Stack[0] || r.Frames()[s.Stack[1]] != caller {
 				t.Errorf("%v: stack %v of %v", layout, s.Stack, top)
