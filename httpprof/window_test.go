@@ -163,9 +163,7 @@ func TestSeveralRecordings(t *testing.T) {
 		list = append(list, v)
 	}
 	list[len(list)-1].Warning = errors.New("it has no journal") // nobody can join it
-	if v, err := join(t.Context(), nil); !errors.Is(err, errBusy) {
-		t.Errorf("request %d gets %v: %v", len(list), v, err)
-	}
+	testenv.Is(t, "a request more", testenv.Err(join(t.Context(), nil)), errBusy)
 	for _, v := range list {
 		testenv.OK(t, v.leave())
 	}

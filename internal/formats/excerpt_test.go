@@ -106,15 +106,13 @@ func TestExcerpt(t *testing.T) {
 		testenv.Same(t, fmt.Sprint("goroutine ", g.ID), fmt.Sprint(g.CreatedBy, g.Parent, g.Last <= end-from), "main.main1 true")
 	}
 	// Nothing is known of the time before the first file, and files of other sessions do not help.
-	if err := Excerpt(t.Context(), out, paths, time.UnixMicro(begin-1)); !errors.Is(err, ErrNoPast) || !strings.Contains(err.Error(), "begin") {
-		t.Errorf("before the session: %v", err)
-	}
+	err := Excerpt(t.Context(), out, paths, time.UnixMicro(begin-1))
+	testenv.Is(t, "before the session", err, ErrNoPast)
+	testenv.Fails(t, "before the session", err, "begin")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if err := Excerpt(ctx, out, paths, time.UnixMicro(from)); !errors.Is(err, gone) {
-		t.Errorf("canceled: %v", err)
-	}
+	testenv.Is(t, "canceled", Excerpt(ctx, out, paths, time.UnixMicro(from)), gone)
 }
 
 // TestWindow: a window has the time of each goroutine between its start and its end, also where a goroutine is

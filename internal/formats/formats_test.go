@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -297,23 +296,6 @@ func convert(in, out, to string, o Options) error {
 
 // Files are written in each check, so there are few.
 func init() { _ = flag.Set("rapid.checks", fmt.Sprint(testenv.Times(10, 1000))) }
-
-func ExampleInput_Write() {
-	in, err := Open("../../testdata/tachyon/document-v2/tiny.bin", Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer in.Close()
-	if err := in.Write(os.Stdout, "collapsed", Options{}); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// main.main;main.run 1000
-	// main.main;main.run;main.(*Worker).step 5000
-	// main.main;main.run;main.(*Worker).step;strings.(*Builder).WriteString 1000
-	// runtime.gopark 4000
-	// runtime.gopark;strings.(*Builder).WriteString 1000
-}
 
 // Work that is called off leaves nothing behind.
 func TestCalledOff(t *testing.T) {

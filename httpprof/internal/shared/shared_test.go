@@ -96,7 +96,5 @@ func TestWaits(t *testing.T) {
 	f := testenv.Must(Follow(t.Context(), filepath.Join(t.TempDir(), "x.tach"), nil))
 	testenv.OK(t, f.End())
 	tries, patience = -1000, 0
-	if _, err := Follow(t.Context(), "", nil); !errors.Is(err, session.ErrNoSession) {
-		t.Errorf("a session that never begins: %v", err)
-	}
+	testenv.Is(t, "a session that never begins", testenv.Err(Follow(t.Context(), "", nil)), session.ErrNoSession)
 }

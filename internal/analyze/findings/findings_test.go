@@ -52,39 +52,15 @@ func kinds(list []Finding) string {
 	return strings.Join(text, ", ")
 }
 
-// The recorded sessions of package analyze have what is planted in them as their first finding.
-func TestSessions(t *testing.T) {
-	for name, want := range map[string]string{
-		"computes":     "lock main.(*store).compute",
-		"refresher":    "lock main.(*store).lookUp",
-		"sleeps":       "lock main.(*store).sleepy",
-		"slow-reader":  "lock main.(*store).write",
-		"nested":       "lock main.(*store).sleepy",
-		"leaks":        "leak main.leakyReply",
-		"leaky-server": "leak main.leakedByRequest",
-		"fan-out":      "lock main.fanOut.func3",
-		"rendezvous":   "channel main.(*planted).produce",
-	} {
-		list := find("../testdata/sessions/"+name+".tach", nil)
-		testenv.Same(t, name, kinds(list[:min(1, len(list))]), want)
-		for _, x := range list {
-			if !slices.Contains(Kinds, x.Kind) || x.Text == "" || !strings.HasPrefix(x.Command, "gotach ") || !strings.Contains(x.Command, name+".tach") || len(x.Evidence) > 5 {
-				t.Errorf("%s: %+v", name, x)
-			}
-		}
-	}
-}
-
 // The recordings of the programs in testdata/causes at the root of the repository: what is planted is the first finding, healthy
 // ones have none, and each sentence is as in causes.findings. TestMeasureFindings in bench records them anew, which is needed
-// after a change of a program: its text is read.
+// after a change of a program: its text is read. What is found in the sessions of package analyze, without text, follows.
 func TestCauses(t *testing.T) {
 	testenv.Again(t)
 	below := testenv.Must(source.Below([]string{"../../../testdata"})) // names in the recordings are those of -trimpath
 	var all strings.Builder
-	for _, c := range analyzetest.Causes(t, "../../..") {
-		list := find("testdata/causes/"+c.Name+".tach", below.Read)
-		fmt.Fprintf(&all, "%s\n", c.Name)
+	say := func(name string, list []Finding) {
+		fmt.Fprintf(&all, "%s\n", name)
 		for _, x := range list {
 			note := ""
 			if x.Note {
@@ -94,14 +70,22 @@ func TestCauses(t *testing.T) {
 			for _, e := range x.Evidence {
 				fmt.Fprintf(&all, "\t\t%s\n", e)
 			}
-		}
-		if c.Healthy() {
-			if Problems(list) > 0 {
-				t.Errorf("%s is healthy: %+v", c.Name, list)
+			if !slices.Contains(Kinds, x.Kind) || !strings.HasPrefix(x.Command, "gotach ") || !strings.Contains(x.Command, name+".tach") || len(x.Evidence) > 5 {
+				t.Errorf("%s: %+v", name, x)
 			}
+		}
+	}
+	for _, c := range analyzetest.Causes(t, "../../..") {
+		list := find("testdata/causes/"+c.Name+".tach", below.Read)
+		say(c.Name, list)
+		if c.Healthy() {
+			testenv.Same(t, fmt.Sprintf("%s is healthy: %+v", c.Name, list), Problems(list), 0)
 		} else if len(list) == 0 || !c.Is(list[0].Kind, list[0].Function) {
 			t.Errorf("%s: want %v: %+v", c.Name, c.Kinds, list)
 		}
+	}
+	for name := range strings.FieldsSeq("computes refresher sleeps slow-reader nested leaks leaky-server fan-out rendezvous") {
+		say(name, find("../testdata/sessions/"+name+".tach", nil))
 	}
 	testenv.Golden(t, "testdata/causes.findings", all.String(), *analyzetest.Update)
 }

@@ -2,15 +2,16 @@ package idle
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -55,83 +56,6 @@ func sum(times map[string]int) (ms int) {
 		ms += x
 	}
 	return ms
-}
-
-var waitForIO = []tachyon.Frame{
-	analyzetest.Wait("IO wait"), analyzetest.Place("internal/poll.runtime_pollWait", 1), analyzetest.Place("internal/poll.(*FD).Read", 1),
-	analyzetest.Place("net.(*netFD).Read", 1), analyzetest.Place("net.(*conn).Read", 1),
-}
-
-// Each known place is idle. In a goroutine with labels, and in a request, it is if the row says so. The same
-// function is not idle where it waits for something else.
-func TestIdlePlaces(t *testing.T) {
-	for i := range idleTable {
-		p := &idleTable[i]
-		t.Run(p.in+" "+p.call, func(t *testing.T) {
-			stack := []tachyon.Frame{analyzetest.Wait("select")}
-			switch p.call {
-			case "":
-			case "*":
-				stack = append(waitForIO[:len(waitForIO):len(waitForIO)], analyzetest.Place("example.org/any.Function", 3))
-			default:
-				stack = append(waitForIO[:len(waitForIO):len(waitForIO)], analyzetest.Place(p.call, 3))
-			}
-			stack = append(stack, analyzetest.Place(p.in, 7))
-			lock := append([]tachyon.Frame{analyzetest.Wait("sync.Mutex.Lock"), analyzetest.Place("sync.(*Mutex).Lock", 1)}, stack[1:]...)
-			send := append([]tachyon.Frame{analyzetest.Wait("chan send")}, stack[1:]...)
-			other := append(append(waitForIO[:len(waitForIO):len(waitForIO)], analyzetest.Place("example.org/lib.other", 3)), stack[len(stack)-1])
-			under := func(entry string, stack []tachyon.Frame) []tachyon.Frame {
-				return append(stack[:len(stack):len(stack)], analyzetest.Place(entry, 1))
-			}
-			r := analyzetest.Record(t)
-			for g, s := range [][]tachyon.Frame{
-				under("main.plain", stack), under("main.labels", stack),
-				under("main.request", append(stack[:len(stack):len(stack)], analyzetest.Place("main.(*h).ServeHTTP", 9))),
-				under("main.other", other), under("main.runs", stack), under("main.lock", lock), under("main.send", send),
-			} {
-				id := uint64(10 + g)
-				status := tachyon.Status(0)
-				if g == 4 {
-					status = analyzetest.Running
-				}
-				r.Every(1000, 1000, 100_000, id, status, s...)
-				info := tachyon.Goroutine{ID: id, CreatedBy: "main.main", CreatedAt: "main.go:1", First: analyzetest.Start, Last: analyzetest.Start + 100_000}
-				if g == 1 {
-					info.Labels = []tachyon.LabelSpan{{Labels: map[string]string{"request": "1"}}}
-				}
-				r.Goroutine(info)
-			}
-			idle, work, _ := idleOf(t, r.Labelled(), false)
-			for entry, want := range map[string]bool{"main.plain": true, "main.labels": p.always, "main.request": p.always, "main.other": p.call == "*", "main.runs": false, "main.lock": false, "main.send": false} {
-				if is := idle[entry] > 0; is != want || idle[entry]+work[entry] != 100 || is && work[entry] > 0 {
-					t.Errorf("%s: %d ms idle, %d ms not, want idle %v", entry, idle[entry], work[entry], want)
-				}
-			}
-		})
-	}
-}
-
-// The reasons that only the runtime's goroutines have are idle, and so are its goroutines' other waits. Its work
-// on a CPU is not.
-func TestIdleRuntime(t *testing.T) {
-	r := analyzetest.Record(t)
-	add := func(id uint64, interpreter uint32, status tachyon.Status, frames ...tachyon.Frame) {
-		t.Helper()
-		for at := uint64(1000); at <= 100_000; at += 1000 {
-			testenv.OK(t, r.W.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: interpreter, Time: analyzetest.Start + at, Status: status}, frames))
-		}
-	}
-	id := uint64(10)
-	for why := range idleReasons {
-		add(id, tachyon.User, 0, analyzetest.Wait(why), analyzetest.Place("main.own", 1))
-		id++
-	}
-	add(id, tachyon.Runtime, 0, analyzetest.Wait("sleep"), analyzetest.Place("runtime.bgscavenge", 1))
-	add(id+1, tachyon.Runtime, analyzetest.Running, analyzetest.Place("runtime.gcBgMarkWorker", 1))
-	add(id+2, tachyon.User, 0, analyzetest.Wait("GC assist wait"), analyzetest.Place("main.allocates", 1))
-	idle, work, _ := idleOf(t, analyzetest.SamplesOf(t, stream.Options{}, r.Finish(tachyon.Session{Source: "native", Markers: true, System: true})), false)
-	testenv.NoDiff(t, "idle", cmp.Diff(map[string]int{"main.own": 100 * len(idleReasons), "runtime.bgscavenge": 100}, idle))
-	testenv.NoDiff(t, "not idle", cmp.Diff(map[string]int{"runtime.gcBgMarkWorker": 100, "main.allocates": 100}, work))
 }
 
 // A homeCase is a group of goroutines that do the same again and again.
@@ -408,5 +332,64 @@ func TestRestOfWindow(t *testing.T) {
 		c.add(r)
 		idle, _, _ := idleOf(t, r.Labelled(), window)
 		testenv.Same(t, fmt.Sprint("window ", window), sum(idle), want)
+	}
+}
+
+// A loop that waits in a select to send is not idle: whoever receives is slow. Without the source text it is as any other select.
+func TestSelectSends(t *testing.T) {
+	const text = `package main
+
+func produce() {
+	for {
+		select {
+		case events <- next():
+		case <-done:
+		}
+	}
+}
+
+func watch() {
+	for {
+		select {
+		case e := <-events:
+		case <-done:
+		}
+	}
+}
+`
+	read := func(string) *source.File { return &source.File{Text: []byte(text)} }
+	for _, c := range []struct {
+		function string
+		read     func(string) *source.File
+		idle     bool
+	}{{"main.produce", read, false}, {"main.watch", read, true}, {"main.produce", nil, true}} {
+		line := 3 + strings.Count(text[:strings.Index(text, strings.TrimPrefix(c.function, "main."))], "\n")
+		at := tachyon.Frame{File: "/home/u/app/main.go", Func: c.function, Line: int32(line)}
+		r := analyzetest.Record(t)
+		for g := uint64(1); g <= 2; g++ {
+			r.Goroutine(tachyon.Goroutine{ID: g, CreatedBy: "main.main", First: analyzetest.Start, Last: analyzetest.Start + analyzetest.OneSecond})
+			for n := uint64(1); n < 1000; n++ {
+				r.Add(g, n*1000, tachyon.Moved, analyzetest.Wait("select"), at)
+			}
+		}
+		f := testenv.Must(Read(r.Labelled().Source, c.read))
+		if len(f.waits) == 0 && c.idle || len(f.waits) > 0 && f.Is(firstWait) != c.idle {
+			t.Errorf("%s, line %d, with text %v: idle %v", c.function, line, c.read != nil, !c.idle)
+		}
+	}
+}
+
+// A loop that waits until somebody reads what it writes is not idle, and one that waits for what it reads is.
+func TestWrites(t *testing.T) {
+	for wait, idle := range map[string]bool{"waitWrite": false, "waitRead": true} {
+		r := analyzetest.Record(t)
+		r.Goroutine(tachyon.Goroutine{ID: 1, CreatedBy: "main.main", First: analyzetest.Start, Last: analyzetest.Start + analyzetest.OneSecond})
+		for n := uint64(1); n < 1000; n++ {
+			r.Add(1, n*1000, tachyon.Moved, analyzetest.Wait("IO wait"), tachyon.Frame{File: "/usr/lib/go/src/internal/poll/fd_poll_runtime.go", Func: "internal/poll.(*pollDesc)." + wait, Line: 2}, analyzetest.Place("main.pass", 3))
+		}
+		f := testenv.Must(Read(r.Labelled().Source, nil))
+		if got := len(f.waits) > 0 && f.Is(firstWait); got != idle {
+			t.Errorf("%s: idle %v", wait, got)
+		}
 	}
 }

@@ -110,9 +110,7 @@ func TestBadFiles(t *testing.T) {
 		testenv.Fails(t, c.name, testenv.Err(decode(strings.NewReader(c.file))), c.want)
 	}
 	broken := errors.New("the disk is gone")
-	if _, err := decode(io.MultiReader(strings.NewReader(sample[:350]), iotest.ErrReader(broken))); !errors.Is(err, broken) {
-		t.Errorf("error %v", err)
-	}
+	testenv.Is(t, "a disk", testenv.Err(decode(io.MultiReader(strings.NewReader(sample[:350]), iotest.ErrReader(broken)))), broken)
 }
 
 func TestEncodeRefuses(t *testing.T) {
