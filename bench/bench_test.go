@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -42,9 +44,7 @@ func TestTable(t *testing.T) {
 | 1,000,000 | a thread | 0 | – | – | – | – | – | – | 0 | – | – |
 <!-- /bench -->
 `
-	if got := table(rows); got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
-	}
+	testenv.Same(t, "the table", table(rows), want)
 }
 
 // A row is measured by a process of its own, which gets the setting and returns the row, or why there is none.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // The costs of an idle server are shares of a core. Without an interval there are dashes.
@@ -30,9 +32,7 @@ func TestCostTable(t *testing.T) {
 | idle server | 1 % | 0.12 % of a core | –…– | 0.10 % | –…– | 0.09 % | 0.01 % | 10.0 % | 0.0 % | 90.0 % | 1.00 ms | 1.00 s | 20.0 ms |
 | 1,000 | 2.5 % | 0.81 % | 0.70…1.20 | 0.20 % | -0.10…0.50 | 0.80 % | 41.00 % | 25.0 % | 75.0 % | 0.0 % | 2.00 ms | – | 100 ms |
 `
-	if rest != want {
-		t.Errorf("%s\nwant\n%s", rest, want)
-	}
+	testenv.Same(t, "the table", rest, want)
 }
 
 func TestMedianInterval(t *testing.T) {
@@ -42,9 +42,7 @@ func TestMedianInterval(t *testing.T) {
 			v[i] = float64(c.n - i)
 		}
 		got := medianInterval(v)
-		if want := fmt.Sprint([]float64{float64(c.low), float64(c.n+1) / 2, float64(c.high)}); fmt.Sprint(got[:]) != want {
-			t.Errorf("%d values: %v, want %s", c.n, got, want)
-		}
+		testenv.Same(t, c.n, fmt.Sprint(got[:]), fmt.Sprint([]float64{float64(c.low), float64(c.n+1) / 2, float64(c.high)}))
 	}
 	if got := medianInterval([]float64{1, 2, 3}); !math.IsNaN(got[0]) || got[1] != 2 {
 		t.Errorf("three values have the interval %v", got)

@@ -117,9 +117,7 @@ func TestRooms(t *testing.T) {
 	used := map[string]bool{}
 	for _, p := range list(t, "work") {
 		folder, _ := folderOf(p.ImportPath)
-		if want := path.Join(modulePath, moduleOf(folder)); p.Module.Path != want {
-			t.Errorf("%s is in the module %s, want %s", folder, p.Module.Path, want)
-		}
+		testenv.Same(t, folder+" is in the module", p.Module.Path, path.Join(modulePath, moduleOf(folder)))
 		i := room(folder)
 		if i < 0 {
 			t.Errorf("%s is in no room: add a row to the table in docs/architecture.md", folder)

@@ -25,9 +25,7 @@ func TestKinds(t *testing.T) {
 		tag := tags.FindString(buildLine.FindString(string(text)))
 		found[tag]++
 		for _, m := range tests.FindAllStringSubmatch(string(text), -1) {
-			if want := strings.ToLower(m[2]); want != strings.TrimSuffix(tag, "s") {
-				t.Errorf("%s: %s is in a file with the build tag %q", file, m[1], tag)
-			}
+			testenv.Same(t, file+": the build tag of "+m[1], strings.ToLower(m[2]), strings.TrimSuffix(tag, "s"))
 		}
 		return err
 	})

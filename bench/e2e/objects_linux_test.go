@@ -54,15 +54,11 @@ func objectNames(t *testing.T, bin string, kill bool, unnamed string) {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	m, unfinished := metadata(t, path)
-	if unfinished != kill {
-		t.Errorf("unfinished: %v", unfinished)
-	}
+	testenv.Same(t, "unfinished", unfinished, kill)
 	if m.Session.Objects == tachyon.OnlyChannels {
 		return // no lock is known with Go 1.25, and channels are in the heap
 	}
-	if m.Session.ObjectsUnnamed != unnamed {
-		t.Errorf("objects have no names because %q, want %q", m.Session.ObjectsUnnamed, unnamed)
-	}
+	testenv.Same(t, "why objects have no names", m.Session.ObjectsUnnamed, unnamed)
 	static, found := 0, 0
 	for _, o := range m.Objects {
 		if o.Static != 0 {

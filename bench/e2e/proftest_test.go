@@ -55,9 +55,7 @@ func TestProftest(t *testing.T) {
 	} {
 		t.Run(tc.pattern, func(t *testing.T) {
 			text, code := tests(tc.pattern, "x.tach") // relative to the package's directory
-			if code != tc.code {
-				t.Errorf("exit code %d, without a profile %d:\n%s", code, tc.code, text)
-			}
+			testenv.Same(t, "exit code, with "+text, code, tc.code)
 			r, err := reader.Open(filepath.Join(dir, "x.tach"))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)

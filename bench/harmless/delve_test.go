@@ -41,15 +41,11 @@ func TestPeerDelve(t *testing.T) {
 			dlv := exec.Command(filepath.Join(bin, "dlv"), "attach", strconv.Itoa(cmd.Process.Pid), "--init", script, "--allow-non-terminal-interactive=true")
 			dlv.Stdin = strings.NewReader("exit\nn\n") // do not kill the program
 			text, _ := dlv.CombinedOutput()
-			if n := strings.Count(string(text), "[b] main.hit("); n != 2 {
-				t.Errorf("Delve stopped at the breakpoint %d times, want 2\n%s", n, text)
-			}
+			testenv.Same(t, "stops at the breakpoint: "+string(text), strings.Count(string(text), "[b] main.hit("), 2)
 			testenv.OK(t, end.Close())
 			more, _ := out.ReadString('\n')
 			_ = cmd.Wait()
-			if got := line + more + ending(cmd.ProcessState); got != "ready\ndone\nexit 7" {
-				t.Errorf("the program prints and ends with %q\n%s", got, text)
-			}
+			testenv.Same(t, "what the program prints, and its end, after "+string(text), line+more+ending(cmd.ProcessState), "ready\ndone\nexit 7")
 			if source != "" {
 				if got := profile(t, filepath.Join(dir, "x.tach"), source); got != "profile whole" {
 					t.Error(got)

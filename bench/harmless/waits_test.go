@@ -121,9 +121,7 @@ func waitTable(t *testing.T, section, intro, program, what string, rows []waitRo
 		return
 	}
 	figures := regexp.MustCompile(`\b\d+ \||on \d.*`)
-	if got, want := figures.ReplaceAllString(part(t, section), "N"), figures.ReplaceAllString(b.String(), "N"); got != want {
-		t.Errorf("%s has\n%s\nwant\n%s", harmPage, got, want)
-	}
+	testenv.Same(t, harmPage, figures.ReplaceAllString(part(t, section), "N"), figures.ReplaceAllString(b.String(), "N"))
 }
 
 // interrupted runs a program that prints how many waits a signal ended, of those that its arguments say.

@@ -53,9 +53,7 @@ func TestManyProcesses(t *testing.T) {
 		t.Errorf("exit code %d, want 1, and what the files have that are whole\n%s", code, &out)
 	}
 	for _, path := range paths[:bad] {
-		if n := strings.Count(errs.String(), path+": "); n != 1 {
-			t.Errorf("%d warnings for %s", n, path)
-		}
+		testenv.Same(t, "warnings for "+path, strings.Count(errs.String(), path+": "), 1)
 	}
 	if !strings.Contains(errs.String(), "5 of 45 files could not be read as a whole") {
 		t.Error(errs.String())

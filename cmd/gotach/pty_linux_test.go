@@ -107,9 +107,7 @@ func TestPrintedTerminal(t *testing.T) {
 		if bad := unsafe(text); bad != "" || !strings.Contains(text, "owned") {
 			t.Errorf("%q writes %q: %q", args, bad, text)
 		}
-		if colours := strings.Contains(text, "\x1b["); colours != (args[0] != "convert") {
-			t.Errorf("%q: colours: %v", args, colours)
-		}
+		testenv.Same(t, fmt.Sprintf("%q: colours", args), strings.Contains(text, "\x1b["), args[0] != "convert")
 	}
 	server := "http://" + hostileServer(t) + "/"
 	for what, want := range map[string]string{tach: "owned", server: "owned", server + evil: "it is no valid URL"} {
@@ -257,9 +255,7 @@ func TestView(t *testing.T) {
 			writeFile(t, filepath.Join(dir, "x.2.tach"), 2, 50)
 			page = getter(fetch).waitFor(t, url, "", page.Generation)
 		}
-		if got := page.Head.Sides[0].Samples; got != 150 {
-			t.Errorf("%s: %d samples", c.name, got)
-		}
+		testenv.Same(t, c.name+": samples", page.Head.Sides[0].Samples, 150)
 		must(cmd.Process.Signal(syscall.SIGINT)) // Ctrl-C
 		if rest, err := io.ReadAll(out); cmd.Wait() != nil || err != nil || len(rest) > 0 {
 			t.Errorf("after Ctrl-C: %v, %v, %q\n%s", cmd.ProcessState, err, rest, &stderr)

@@ -39,9 +39,7 @@ func TestRecordChildren(t *testing.T) {
 		testenv.Await(func() bool { return len(found("x-app-*.tach")) == c.others && len(found("x.tach")) == c.first })
 		must(in.Close())
 		err := cmd.Wait()
-		if wants := 7 * (1 - c.first); cmd.ProcessState.ExitCode() != wants {
-			t.Errorf("%v: %v, want exit code %d\n%s", c.command, err, wants, &said)
-		}
+		testenv.Same(t, []any{"exit code of", c.command, err, &said}, cmd.ProcessState.ExitCode(), 7*(1-c.first))
 		pids := map[string]bool{}
 		for _, path := range append(found("x.tach"), found("x-app-*.tach")...) {
 			out, _, _ := ran("info", path)
@@ -58,8 +56,6 @@ func TestRecordChildren(t *testing.T) {
 		if len(pids) != c.first+c.others || strings.Contains(said.String(), "no whole profile") {
 			t.Errorf("%v: files of the processes %v\n%s", c.command, pids, &said)
 		}
-		if left := len(testenv.Must(os.ReadDir(dir))); left != len(pids) {
-			t.Errorf("%d files", left)
-		}
+		testenv.Same(t, "files", len(testenv.Must(os.ReadDir(dir))), len(pids))
 	}
 }

@@ -36,9 +36,7 @@ func TestTexts(t *testing.T) {
 		{sparks([]float32{-8, 0, 8, -0.1}, 4), "▁▁█▁"}, // a difference can be below zero
 		{paragraphs("a bc\ndef\n\n  as  it is\ng hi jk", 6), "a bc\ndef\n\n  as  it is\ng hi\njk"},
 	} {
-		if c[0] != c[1] {
-			t.Errorf("%q, want %q", c[0], c[1])
-		}
+		testenv.Same(t, "a text", c[0], c[1])
 	}
 }
 
@@ -103,9 +101,7 @@ func TestTableFits(t *testing.T) {
 func TestASCII(t *testing.T) {
 	text := strings.Repeat("█▒░", 2) + sparks([]float64{0, 1, 2, 3, 4, 5, 6, 7}, 8) + "a → b … 1–2 µs ├ └ │"
 	got := ascii.Replace(text)
-	if len(got) != utf8.RuneCountInString(text) {
-		t.Errorf("%q becomes %q", text, got)
-	}
+	testenv.Same(t, text+" in ASCII: "+got, len(got), utf8.RuneCountInString(text))
 	for _, c := range []struct {
 		env  map[string]string
 		want bool
@@ -115,9 +111,7 @@ func TestASCII(t *testing.T) {
 		{map[string]string{"LANG": "en_US.utf8", "LC_ALL": "C"}, false},
 		{map[string]string{"LC_CTYPE": "de_DE.ISO-8859-1"}, false},
 	} {
-		if got := unicodeLocale(func(name string) string { return c.env[name] }); got != c.want {
-			t.Errorf("%v: %v", c.env, got)
-		}
+		testenv.Same(t, c.env, unicodeLocale(func(name string) string { return c.env[name] }), c.want)
 	}
 }
 

@@ -107,9 +107,7 @@ func checkTop(t *testing.T, what, status string, env ...string) {
 		}
 		s := x.shows([]string{"gotach top", status, " until ", "on CPU", "FUNCTION", "q quit", "? keys", "space pause", "/ filter", "s sort"})
 		lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-		if len(lines) != size[1] {
-			t.Errorf("%d lines, want %d:\n%s", len(lines), size[1], s)
-		}
+		testenv.Same(t, "lines of "+s, len(lines), size[1])
 		for _, line := range lines {
 			if utf8.RuneCountInString(line) > size[0] {
 				t.Errorf("a line of more than %d columns: %q", size[0], line)

@@ -157,9 +157,7 @@ func TestTopSize(t *testing.T) {
 	width := 80
 	s.m.size = func() (int, int) { return width, 24 }
 	for _, width = range []int{80, 81} {
-		if asks := s.m.resized() != nil; asks != (width != 80) {
-			t.Errorf("%d columns: it asks for the size: %v", width, asks)
-		}
+		testenv.Same(t, width, s.m.resized() != nil, width != 80)
 	}
 }
 
@@ -190,9 +188,7 @@ func TestTopKeys(t *testing.T) {
 		window time.Duration
 	}{{[]string{"W"}, 5 * time.Second}, {[]string{"w", "w"}, 30 * time.Second}} {
 		s.press(c.keys...)
-		if w := s.m.windows[s.m.window]; w != c.window {
-			t.Errorf("%q: window %v", c.keys, w)
-		}
+		testenv.Same(t, c.keys, s.m.windows[s.m.window], c.window)
 	}
 	s.press("left")
 	if s.m.at.After(s.m.look.Last) || s.m.at.Before(s.m.look.First) {

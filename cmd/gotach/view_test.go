@@ -119,9 +119,7 @@ func TestViewGrows(t *testing.T) {
 				s = get.waitFor(t, "/", "", generation)
 				generation = s.Generation
 			}
-			if got := s.Head.Sides[0].Samples; got != int64(100*part) {
-				t.Errorf("%d samples, want %d", got, 100*part)
-			}
+			testenv.Same(t, "samples", s.Head.Sides[0].Samples, int64(100*part))
 		}
 	})
 }

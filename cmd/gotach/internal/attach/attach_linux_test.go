@@ -238,9 +238,7 @@ func TestCore(t *testing.T) {
 				p := testenv.Must(OpenCore(path, exe))
 				list, moved, err := p.Goroutines()
 				testenv.OK(t, err)
-				if p.PID != x.pid {
-					t.Errorf("process %d, want %d", p.PID, x.pid)
-				}
+				testenv.Same(t, "process", p.PID, x.pid)
 				compareInstant(t, p, list)
 				compareTo(t, list, said, said)
 				if i := slices.IndexFunc(list, func(g instant.Goroutine) bool {

@@ -128,9 +128,7 @@ func TestStopped(t *testing.T) {
 	r, f = record(t, x, 20, func(stop func()) { stop() })
 	endsAs(t, r, f, "")
 	stat := string(testenv.Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.pid))))
-	if got := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[0]; got != "t" {
-		t.Errorf("its state is %q", got)
-	}
+	testenv.Same(t, "its state", strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[0], "t")
 	testenv.OK(t, unix.PtraceDetach(x.pid))
 	if len(x.stack(t)) < 31 {
 		t.Error("it does not go on")

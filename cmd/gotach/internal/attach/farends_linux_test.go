@@ -34,9 +34,7 @@ func TestFarEnds(t *testing.T) {
 		recordTo(t, x, path, 400, func(stop func()) { stop() })
 		got = farEndsIn(t, path)
 		for name, end := range got {
-			if end != want[name] {
-				t.Errorf("%s, from outside: %q, want %q", name, end, want[name])
-			}
+			testenv.Same(t, name+", from outside", end, want[name])
 		}
 		missing = nil
 		for name := range want {
@@ -186,16 +184,12 @@ func TestListenedBefore(t *testing.T) {
 		}
 		accepts := testenv.Must(net.Dial("tcp", fmt.Sprint("127.0.0.1:", port)))
 		accepted := testenv.Must(l.Accept())
-		if got, want := name(accepted.(*net.TCPConn)), fmt.Sprintf("connection tcp :%d from 127.0.0.1", port); got != want {
-			t.Errorf("%s: %q, want %q", address, got, want)
-		}
+		testenv.Same(t, address, name(accepted.(*net.TCPConn)), fmt.Sprintf("connection tcp :%d from 127.0.0.1", port))
 		testenv.OK(t, accepted.(*net.TCPConn).SetLinger(0)) // so that the port is free at once
 		testenv.OK(t, errors.Join(accepted.Close(), accepts.Close(), l.Close()))
 		dialed, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}).Dial("tcp", server.Addr().String())
 		testenv.OK(t, err)
-		if got, want := name(dialed.(*net.TCPConn)), "connection tcp "+server.Addr().String(); got != want {
-			t.Errorf("%s: %q, want %q", address, got, want)
-		}
+		testenv.Same(t, address, name(dialed.(*net.TCPConn)), "connection tcp "+server.Addr().String())
 		dialed.Close()
 	}
 }

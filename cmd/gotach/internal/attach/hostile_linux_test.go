@@ -109,13 +109,9 @@ func TestFileAt(t *testing.T) {
 		for _, at := range []uint64{0x1000, 0x2000, 0x3000} {
 			b = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, at), at+0x1000), 0)
 		}
-		if got := (&notes{files: append(b, tt.names...)}).fileAt(tt.addr); got != tt.want {
-			t.Errorf("%d files %q: %q is at %#x, want %q", tt.count, tt.names, got, tt.addr, tt.want)
-		}
+		testenv.Same(t, tt, (&notes{files: append(b, tt.names...)}).fileAt(tt.addr), tt.want)
 	}
-	if got := (&notes{files: make([]byte, 15)}).fileAt(0); got != "" {
-		t.Errorf("%q in a list without a number", got)
-	}
+	testenv.Same(t, "a list without a number", (&notes{files: make([]byte, 15)}).fileAt(0), "")
 }
 
 // A core whose parts overlap would have any amount of memory.

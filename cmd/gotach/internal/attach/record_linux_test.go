@@ -184,9 +184,7 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 			labelled++
 		}
 	}
-	if labelled != 1 {
-		t.Errorf("%d goroutines have the labels", labelled)
-	}
+	testenv.Same(t, "goroutines with the labels", labelled, 1)
 }
 
 // Goroutines that move and grow their stacks all the time have no stack that does not exist.

@@ -147,9 +147,7 @@ func TestRuns(t *testing.T) {
 			got = append(got, fmt.Sprint(what, " ", now-at))
 			at = now
 		}
-		if got := strings.Join(got, ", "); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
+		testenv.Same(t, tt.name, strings.Join(got, ", "), tt.want)
 		testenv.OK(t, r.w.Discard(func(*writer.Writer) error { return nil }))
 	}
 }

@@ -35,9 +35,7 @@ func TestPeerParca(t *testing.T) {
 		testenv.NoDiff(t, "states", cmp.Diff(reports(t, dir, profile.ByState), q.states(t)))
 		q.routes(t)
 		// Parca 0.28 takes the names of OTLP's functions from the entry before the right one. So only the sums can be right.
-		if want, got := values(reports(t, dir, profile.ByFunction)), values(q.functions(t)); got != want {
-			t.Errorf("all functions have %v, want %v", got, want)
-		}
+		testenv.Same(t, "all functions", values(q.functions(t)), values(reports(t, dir, profile.ByFunction)))
 	})
 	t.Run("pprof", func(t *testing.T) {
 		q := parcaQuery{p, "pprof"}
@@ -78,9 +76,7 @@ func (q parcaQuery) states(t *testing.T) map[string][2]int64 {
 				}
 			}
 		}
-		if rest != [2]int64{} {
-			t.Errorf("%s: %v have no state", service, rest)
-		}
+		testenv.Same(t, service+" without a state", rest, [2]int64{})
 	}
 	return all
 }

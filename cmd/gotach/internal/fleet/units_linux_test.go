@@ -49,9 +49,7 @@ func TestPeerSystemd(t *testing.T) {
 	m.await("push to be started again", func() bool {
 		return m.show("gotach-push", "ActiveState") == "active" && m.show("gotach-push", "MainPID") != before
 	})
-	if n := m.show("gotach-push", "NRestarts"); n != "1" {
-		t.Errorf("push was started again %s times", n)
-	}
+	testenv.Same(t, "restarts of push", m.show("gotach-push", "NRestarts"), "1")
 	had := r.files()
 	m.await("files from the new push", func() bool { return r.files() >= had+3 })
 	m.run("systemctl", "kill", "--signal=KILL", "shop")
@@ -64,9 +62,7 @@ func TestPeerSystemd(t *testing.T) {
 
 	dir := filepath.Join(m.lib, "shop", "profiles")
 	want, lives := onDisk(t, dir)
-	if lives != 3 {
-		t.Errorf("the files are of %d processes", lives)
-	}
+	testenv.Same(t, "processes", lives, 3)
 	m.await("the last file", func() bool { return r.files() >= len(want) })
 	m.run("systemctl", "stop", "gotach-push")
 	for _, unit := range []string{"shop", "gotach-push"} {

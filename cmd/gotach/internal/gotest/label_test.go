@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -47,9 +48,7 @@ func TestInherited(t *testing.T) {
 		known[id] = &tachyon.Goroutine{ID: id, Parent: c.parent, First: c.first, CreatedBy: c.by}
 		names[id] = c.name
 		tests := &tests{known: known, names: names, main: main, of: map[uint64]string{}}
-		if got := tests.test(id, c.first); got != c.want {
-			t.Errorf("%s: %q, want %q", c.what, got, c.want)
-		}
+		testenv.Same(t, c.what, tests.test(id, c.first), c.want)
 	}
 }
 

@@ -135,9 +135,7 @@ func compare(t *testing.T, dir string, keep func(string) string, args ...string)
 	plainOut, plainErrs, code := goTest(t, args...)
 	testenv.NoDiff(t, "stdout", cmp.Diff(lines(keep(plainOut)), lines(keep(out))))
 	testenv.NoDiff(t, "stderr", cmp.Diff(lines(plainErrs), lines(errs)))
-	if res.Code != code {
-		t.Errorf("exit code %d, without the profiler %d", res.Code, code)
-	}
+	testenv.Same(t, "exit code", res.Code, code)
 	if len(res.Without) > 0 {
 		t.Errorf("not in the profile: %q", res.Without)
 	}
@@ -157,9 +155,7 @@ func compare(t *testing.T, dir string, keep func(string) string, args ...string)
 			t.Errorf("%v is in the profile, and did not run", name)
 		}
 	}
-	if counted != res.Tests {
-		t.Errorf("there are %d tests in the profile; %d are counted", counted, res.Tests)
-	}
+	testenv.Same(t, "tests in the profile", counted, res.Tests)
 	return file
 }
 

@@ -65,9 +65,7 @@ func example() []string {
 // A row for each run, in the order of their starts, with all that is known.
 func TestRuns(t *testing.T) {
 	f, runs, stacks := rows(t, openLines(t, example()...), Options{})
-	if got := filepath.Base(f.Runs) + " " + filepath.Base(filepath.Dir(f.Stacks)); got != "web_1-4711-20260203T040558.000000Z.parquet stacks" {
-		t.Errorf("files %+v", f)
-	}
+	testenv.Same(t, "files", filepath.Base(f.Runs)+" "+filepath.Base(filepath.Dir(f.Stacks)), "web_1-4711-20260203T040558.000000Z.parquet stacks")
 	names := map[int64]string{}
 	for i, s := range stacks {
 		if i > 0 && stacks[i-1].Stack >= s.Stack {
@@ -198,9 +196,7 @@ func TestSums(t *testing.T) {
 func TestName(t *testing.T) {
 	for host, want := range map[string]string{"a": "a-1-", "../x": "_x-1-", "": "1-", "a\x00b": "a_b-1-"} {
 		c := &collector{files: []facts{{instance: host + "-1-"}}}
-		if got := c.name(); got != want {
-			t.Errorf("%q makes %q", host, got)
-		}
+		testenv.Same(t, host, c.name(), want)
 	}
 	if got := (&collector{}).name(); got != "profile" {
 		t.Error(got)

@@ -128,9 +128,7 @@ func TestBatches(t *testing.T) {
 				target.send = func(b *Batch) error { return c.send(dir, b) }
 			}
 			must(push(t, Options{Dir: dir, Target: target, Name: "x", Once: true, Metrics: m}))
-			if n := m.Files("vanished"); n != c.gone {
-				t.Errorf("%d files were deleted before, want %d", n, c.gone)
-			}
+			testenv.Same(t, "files that were deleted before", m.Files("vanished"), c.gone)
 			if !slices.Equal(target.tried, c.tried) {
 				t.Errorf("batches %q, want %q", target.tried, c.tried)
 			}
@@ -138,9 +136,7 @@ func TestBatches(t *testing.T) {
 			for _, name := range testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*"+extension))) {
 				parked = append(parked, strings.TrimSuffix(filepath.Base(name), extension))
 			}
-			if strings.Join(parked, " ") != c.parked {
-				t.Errorf("parked %q, want %q", parked, c.parked)
-			}
+			testenv.Same(t, "parked", strings.Join(parked, " "), c.parked)
 		})
 	}
 }

@@ -82,9 +82,7 @@ func TestKilled(t *testing.T) {
 		start()
 		close(started)
 		_ = cmd.Wait()
-		if cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Errorf("the process ended before it was killed: %v", cmd.ProcessState)
-		}
+		testenv.Same(t, "the signal", cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), syscall.SIGKILL)
 	}
 	r.set(nil)
 	start()

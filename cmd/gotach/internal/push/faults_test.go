@@ -114,9 +114,7 @@ func TestRetryAfter(t *testing.T) {
 		"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "1000000": time.Hour,
 		"Sat, 21 Nov 2026 04:11:24 GMT": time.Minute, "Sat, 21 Nov 2026 04:10:23 GMT": 0,
 	} {
-		if got := retryAfter(text, now); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
+		testenv.Same(t, text, retryAfter(text, now), want)
 	}
 }
 
@@ -166,9 +164,7 @@ func TestFaultRefused(t *testing.T) {
 		return k == fmt.Sprintf("102 at %d", startMicros+102*17+1_000_000)
 	})
 	r.check(t, want, 0)
-	if len(want) != 5 {
-		t.Errorf("sent from the directory and from the parked files: %v", want)
-	}
+	testenv.Same(t, "files sent, and sent again", len(want), 5)
 }
 
 // A receiver that answers 200 but rejects profiles has not taken the file.
@@ -244,9 +240,7 @@ func TestCursorNotSaved(t *testing.T) {
 		}
 		r.check(t, want, 24*round)
 	}
-	if o.Metrics.cursor != 24 {
-		t.Errorf("%d errors were counted, want 24", o.Metrics.cursor)
-	}
+	testenv.Same(t, "errors of the cursor", o.Metrics.cursor, 24)
 	// Room comes while files are being sent: then all that was sent before is saved too.
 	r.fault = func(http.ResponseWriter, *http.Request, *pb.ProfilesData) bool {
 		if r.requests == 24+6 {

@@ -134,9 +134,7 @@ func TestShared(t *testing.T) {
 			t.Errorf("%v; %d requests", err, r.requests)
 		}
 	}
-	if n := len(testenv.Must(os.ReadDir(dir))); n != before+2 {
-		t.Errorf("the directory has %d names, want %d", n, before+2)
-	}
+	testenv.Same(t, "names in the directory", len(testenv.Must(os.ReadDir(dir))), before+2)
 	if _, err := os.Stat(filepath.Join(o.State, refusedDir, "bad.tach")); err != nil {
 		t.Error(err)
 	}
@@ -189,9 +187,7 @@ func TestManyRefused(t *testing.T) {
 	o := r.options(t, dir)
 	p := testenv.Must(New(o))
 	must(p.Run(t.Context()))
-	if bad := o.Metrics.Files("unreadable"); bad != int64(n) {
-		t.Errorf("%d files damaged, want %d", bad, n)
-	}
+	testenv.Same(t, "files damaged", o.Metrics.Files("unreadable"), int64(n))
 	kept := testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*.tach")))
 	reasons := testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*"+reasonSuffix)))
 	if len(kept) > maxParked || len(kept) < maxParked*9/10-1 || len(reasons) != len(kept) {

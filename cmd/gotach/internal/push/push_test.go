@@ -50,9 +50,7 @@ func TestPush(t *testing.T) {
 		}
 	}
 	must(errors.Join(w.Close(), push(t, o)))
-	if n := o.Metrics.Files("sent"); n != 8 {
-		t.Errorf("after the live file was finished: %d files sent", n)
-	}
+	testenv.Same(t, "files sent after the live one was finished", o.Metrics.Files("sent"), 8)
 }
 
 // A Pusher that runs sends what comes, goes on when a file is deleted under it, and ends when it is told to.

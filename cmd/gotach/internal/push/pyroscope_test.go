@@ -40,9 +40,7 @@ func TestPyroscope(t *testing.T) {
 		must(json.NewDecoder(part("sample_type_config")).Decode(&types))
 		var sum [2]time.Duration
 		for i, st := range p.SampleType {
-			if types[st.Type].Units != st.Unit {
-				t.Errorf("the configuration for %s/%s is %+v", st.Type, st.Unit, types[st.Type])
-			}
+			testenv.Same(t, "the unit of "+st.Type, types[st.Type].Units, st.Unit)
 			for _, s := range p.Sample {
 				switch st.Type {
 				case "wall":
@@ -60,9 +58,7 @@ func TestPyroscope(t *testing.T) {
 		}
 		from, _ := strconv.ParseInt(q.Get("from"), 10, 64)
 		until, _ := strconv.ParseInt(q.Get("until"), 10, 64)
-		if until-from != int64(time.Second) {
-			t.Errorf("from %d to %d", from, until)
-		}
+		testenv.Same(t, "the length", until-from, int64(time.Second))
 		got[pid+" at "+strconv.FormatInt(from/1000, 10)] = sum
 	}))
 	defer server.Close()

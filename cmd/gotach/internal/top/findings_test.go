@@ -87,8 +87,6 @@ func TestYoung(t *testing.T) {
 	for _, seconds := range [][2]int{{0, 3}, {3, 5}} {
 		f.seconds(seconds[0], seconds[1])
 		l := look(t, w, Query{Window: 10 * time.Second, Findings: true})
-		if known := l.Findings != nil; known != (seconds[1] == 5) {
-			t.Errorf("after %d s: %+v", seconds[1], l.Findings)
-		}
+		testenv.Same(t, seconds, l.Findings != nil, seconds[1] == 5)
 	}
 }

@@ -41,7 +41,5 @@ func TestPeerMountNamespace(t *testing.T) {
 	}
 	f := testenv.Must(reader.Follow(path))
 	defer f.Close()
-	if f.Path() != path {
-		t.Errorf("%s is followed, not %s", f.Path(), path)
-	}
+	testenv.Same(t, "the path", f.Path(), path)
 }

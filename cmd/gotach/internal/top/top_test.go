@@ -207,9 +207,7 @@ func TestFinished(t *testing.T) {
 	compare(t, path, "", "", l, false)
 	l = look(t, w, Query{At: time.UnixMicro(start + 7_025_500), Window: 3 * time.Second, Views: all, Idle: true})
 	compare(t, path, "4.0255s", "7.0255s", l, true)
-	if l.Goroutines != 3+4 {
-		t.Errorf("%d goroutines, want 7", l.Goroutines)
-	}
+	testenv.Same(t, "goroutines", l.Goroutines, 3+4)
 }
 
 // A goroutine that waits at one place in the whole window is not idle for that: it may wait for an answer.
@@ -241,9 +239,7 @@ func TestGroups(t *testing.T) {
 	if average := leak.Total.Seconds() / 10; average < 11 || average > 12 { // 7 to 16 in steps
 		t.Errorf("main.spawn has %.2f goroutines on average, want 11.5: %v", average, l.Groups.Rows)
 	}
-	if average := byName["main.main main.go:8"].Total.Seconds() / 10; average != 1 {
-		t.Errorf("main.main:8 has %.2f goroutines on average, want 1", average)
-	}
+	testenv.Same(t, "goroutines of main.main:8 on average", byName["main.main main.go:8"].Total.Seconds()/10, 1)
 	if len(l.Leaks.Groups) == 0 || l.Leaks.Groups[0].CreatedBy != "main.spawn" || l.Leaks.Groups[0].PerMinute < 50 || l.Leaks.Groups[0].PerMinute > 70 {
 		t.Errorf("groups that grow: %+v, want main.spawn with 60 a minute", l.Leaks.Groups)
 	}
@@ -321,21 +317,15 @@ func TestWaiting(t *testing.T) {
 	}, Progress: &tachyon.Progress{Duration: 20 * time.Second, Counts: tachyon.Counts{MaxGoroutines: 12}}}))
 	w := open(t, path)
 	l := look(t, w, Query{Window: 10 * time.Second, Views: []View{Functions}})
-	if l.MostGoroutines != 12 {
-		t.Errorf("the session had up to %d goroutines at once, want 12", l.MostGoroutines)
-	}
-	if behind := start + 20e6 - l.To.UnixMicro(); behind != 2_100_000 {
-		t.Errorf("the window is %d µs behind", behind)
-	}
+	testenv.Same(t, "goroutines at once", l.MostGoroutines, 12)
+	testenv.Same(t, "how far the window is behind, µs", start+20e6-l.To.UnixMicro(), 2_100_000)
 	// The window is from 7.9 s to 17.9 s.
 	want := map[string]time.Duration{"main.runs": 10 * time.Second, "main.waits": 10 * time.Second, "main.ended": 1100 * time.Millisecond, "main.ran": 1100 * time.Millisecond, "main.fresh": time.Millisecond}
 	testenv.NoDiff(t, "", cmp.Diff(want, totals(l.Functions)))
 	f.add(2, 20_001, 0, "[select]", "main.waits") // then the file has the time itself
 	f.close(0, 0, 20)
 	l = look(t, w, Query{At: l.To, Window: 10 * time.Second, Views: []View{Functions}})
-	if got := totals(l.Functions)["main.waits"]; got != 10*time.Second {
-		t.Errorf("main.waits has %v in the finished file", got)
-	}
+	testenv.Same(t, "main.waits in the finished file", totals(l.Functions)["main.waits"], 10*time.Second)
 }
 
 // Memory is bounded: the oldest samples are forgotten.
