@@ -140,9 +140,7 @@ func TestConvertMetadata(t *testing.T) {
 		return kept
 	}
 	want := objects(from)
-	if len(want) != 4 {
-		t.Fatalf("%d objects: %q", len(want), want)
-	}
+	testenv.Same(t, "objects", len(want), 4)
 	there, back := filepath.Join(dir, "b.bin"), filepath.Join(dir, "c.tach")
 	testenv.OK(t, convert(from, there, "", Options{}))
 	testenv.OK(t, convert(there, back, "", Options{}))

@@ -116,9 +116,7 @@ func TestServerSecurity(t *testing.T) {
 	url := pagetest.Serve(t, page.ServerOptions{Title: "secret", Open: pagetest.Selecting(pagetest.Server(t))})
 	ready(t, url, "", 0)
 	base, token := url[:strings.LastIndex(url[:len(url)-1], "/")+1], strings.Split(url, "/")[3]
-	if len(token) != 32 {
-		t.Fatalf("token %q", token)
-	}
+	testenv.Same(t, "the length of the token", len(token), 32)
 	other := strings.Repeat("0", 32)
 	for _, c := range []struct {
 		name, method, url string

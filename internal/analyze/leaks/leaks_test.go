@@ -284,9 +284,7 @@ func TestLeaksBackgroundRead(t *testing.T) {
 		}
 	}
 	l := testenv.Must(Find(r.Close()))
-	if len(l.Groups) != 2 || !l.Groups[0].Suspect || !l.Groups[1].Suspect {
-		t.Fatalf("%+v", l.Groups)
-	}
+	testenv.Same(t, "groups, suspects", fmt.Sprint(len(l.Groups), l.Groups[0].Suspect, l.Groups[1].Suspect), "2 true true")
 	for _, g := range l.Groups {
 		testenv.Same(t, g.Function, g.For, map[string]string{"chan send": "", "IO wait": "the next request"}[g.Reason])
 	}

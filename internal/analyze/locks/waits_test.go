@@ -410,9 +410,7 @@ func TestWaitsOfAlike(t *testing.T) {
 		}
 		s.ticks(10, list...)
 		waits := s.waits(WaitOptions{Func: regexp.MustCompile("ask")}, objects...)
-		if len(waits.Chains) != want {
-			t.Fatalf("%d objects: %+v", n, waits.Chains)
-		}
+		testenv.Same(t, fmt.Sprint("chains of objects: ", n), len(waits.Chains), want)
 		x := &waits.Chains[0]
 		if want == 1 && (!strings.HasSuffix(x.Name, " (4 objects)") || x.Object != 0 || x.Time != time.Duration(2*n)*10*time.Millisecond || x.Others != 2*n-1 || x.Unknown != x.Time) {
 			t.Errorf("%+v", x)

@@ -170,7 +170,5 @@ func TestFindingsOfProgram(t *testing.T) {
 		}
 		return missing == ""
 	})
-	if missing != "" {
-		t.Error(missing + " is not found")
-	}
+	testenv.Same(t, "what is not found", missing, "")
 }

@@ -167,9 +167,7 @@ func checkHeld(t *testing.T, text string, places map[Key]bool, take, give string
 			}
 		}
 	}
-	if len(wrappers) != 2 {
-		t.Fatalf("%s and %s: %v", take, give, wrappers)
-	}
+	testenv.Same(t, "wrappers", len(wrappers), 2)
 	for i, line := range strings.Split(text, "\n") {
 		x, holds := file.At(i+1), false
 		if x == nil {

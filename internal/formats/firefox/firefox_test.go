@@ -97,9 +97,7 @@ func TestGroups(t *testing.T) {
 	o := options
 	o.Tracks, o.Runs = 10, 60
 	_, d, left := file(t, o, lines...)
-	if len(d.Threads) != 1 || d.Threads[0].Name != "20 goroutines of main.work" || len(d.Threads[0].Markers.Name) > 0 {
-		t.Fatalf("%d threads, %+v", len(d.Threads), d.Threads)
-	}
+	testenv.Same(t, "threads", fmt.Sprint(len(d.Threads), d.Threads[0].Name, len(d.Threads[0].Markers.Name)), "120 goroutines of main.work0")
 	testenv.Has(t, "left", strings.Join(left, "; "), "20 goroutines are added up in one track, in steps of ", "; their waits and labels have no markers")
 	testenv.Has(t, "what the file says", fmt.Sprint(d.Meta.Extra), "{Left out "+strings.Join(left, "; ")+"}")
 	weight, cpu := 0.0, 0

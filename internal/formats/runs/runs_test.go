@@ -84,9 +84,7 @@ func TestRuns(t *testing.T) {
 		t.Helper()
 		o.Limits = Limits{Tracks: 10, Runs: 100}
 		s := testenv.Must(New(source(t, lines...), o))
-		if len(s.Tracks) != 1 || len(s.Left) > 0 {
-			t.Fatalf("%d tracks, left %v", len(s.Tracks), s.Left)
-		}
+		testenv.Same(t, "tracks, and what is left", fmt.Sprint(len(s.Tracks), s.Left), "1 []")
 		return text(s, &s.Tracks[0])
 	}
 	testenv.NoDiff(t, "", cmp.Diff(`goroutine 7 main.work (1)
@@ -162,9 +160,7 @@ func TestGroups(t *testing.T) {
 			}
 		}
 		for _, name := range c.names {
-			if !names[name] {
-				t.Errorf("%v: tracks %v, want %s", c.limits, names, name)
-			}
+			testenv.Same(t, fmt.Sprint(c.limits, ": ", name, " of ", names), names[name], true)
 		}
 		testenv.Same(t, fmt.Sprint(c.limits, ": time, CPU time and goroutines"), fmt.Sprint(wall, cpu, n), "40ms 16ms 5")
 		if got := strings.Join(s.Left, "; "); !strings.Contains(got, c.left) || got != "" && c.left == "" {

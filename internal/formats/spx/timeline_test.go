@@ -135,9 +135,7 @@ func compare(t *testing.T, r *reader.Reader) {
 		k := thread{s.Goroutine, s.Interpreter}
 		want[k] = append(want[k], x)
 	}
-	if len(tl.Goroutines) != len(want)+others {
-		t.Fatalf("%d goroutines, want %d and %d", len(tl.Goroutines), len(want), others)
-	}
+	testenv.Same(t, "goroutines", len(tl.Goroutines), len(want)+others)
 	var sum time.Duration
 	for _, g := range tl.Goroutines {
 		if g.Runs[0].Samples == 0 {
