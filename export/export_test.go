@@ -63,3 +63,17 @@ func TestExportOverProfile(t *testing.T) {
 		}
 	}
 }
+
+// Write a profile for go tool pprof beside gotach's own file.
+func Example() {
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+
+	defer profiler.Start(
+		profiler.Output(filepath.Join(dir, "app.tach")),
+		profiler.Export("pprof", filepath.Join(dir, "app.pb.gz")),
+	).Stop()
+}
