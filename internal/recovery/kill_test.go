@@ -5,7 +5,6 @@ package recovery
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -138,137 +137,104 @@ func TestKilled(t *testing.T) {
 		}
 		l.Count = l.Path + ".count"
 		after := time.Duration(r.Uint64N(pick(3000, uint64(testenv.Times(30_000, 300_000))))) * time.Microsecond
-		if err := killOne(t, &l, after, n%4 != 0, n%2 == 1); err != nil {
-			t.Fatalf("seed %d, kill %d after %v of %+v: %v", seed, n, after, l, err)
-		}
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Logf("seed %d, kill after %v of %+v", seed, after, l)
+			killOne(t, &l, after, n%4 != 0, n%2 == 1)
+		})
 	}
 }
 
 // killOne runs a child, kills it some time after its start, or after it made the file, and checks what
 // is left. With live it also reads the file before.
-func killOne(t *testing.T, l *load, after time.Duration, made, live bool) error {
-	count, err := testenv.Share(l.Count, countSize)
-	if err != nil {
-		return err
-	}
+func killOne(t *testing.T, l *load, after time.Duration, made, live bool) {
+	count := testenv.Must(testenv.Share(l.Count, countSize))
 	defer unix.Munmap(count)
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(count[8*i:]) }
-	env, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "GOTACH_TEST_WRITE="+string(env), "GOCOVERDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "GOTACH_TEST_WRITE="+string(testenv.Must(json.Marshal(l))), "GOCOVERDIR="+t.TempDir())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		return err
-	}
+	testenv.OK(t, cmd.Start())
+	end := func() { cmd.Process.Kill(); cmd.Wait() }
+	defer end()
 	if made {
 		testenv.Await(func() bool { return word(1) == 1 })
 	}
 	time.Sleep(after)
-	var liveErr error
 	if live && word(1) == 1 && word(2) == 0 {
-		liveErr = l.check(0, l.Samples, 0, l.Samples)
+		l.check(t, "while it is written", 0, l.Samples, 0, l.Samples)
 	}
-	cmd.Process.Kill()
-	cmd.Wait()
-	switch {
-	case liveErr != nil:
-		return fmt.Errorf("while it is written: %w", liveErr)
-	case stderr.Len() > 0:
-		return fmt.Errorf("the child failed: %s", &stderr)
-	case made && word(1) == 0:
-		return errors.New("the child does not start")
-	case word(1) == 0: // the child may not have made the file yet
-		if _, err := os.Stat(l.Path); err != nil {
-			return nil
+	end()
+	testenv.Same(t, "the child says", stderr.String(), "")
+	testenv.Same(t, "the child has started", made && word(1) == 0, false)
+	if word(1) == 0 { // the child may not have made the file yet
+		if _, err := os.Stat(l.Path); err == nil {
+			testenv.OK(t, testenv.Err(Finish(l.Path)))
+			l.check(t, "killed in Create", 0, 1, 0, 1)
 		}
-		if _, err := Finish(l.Path); err != nil {
-			return fmt.Errorf("killed in Create: %w", err)
-		}
-		return l.check(0, 1, 0, 1)
+		return
 	}
 	samples, goroutines := word(0), word(3)
-	if err := l.check(samples, min(samples+1, l.Samples), goroutines, goroutines+1); err != nil {
-		return fmt.Errorf("%d samples and %d goroutines were written, before recovery: %w", samples, goroutines, err)
-	}
-	if _, err := Finish(l.Path); err != nil {
-		return fmt.Errorf("%d samples were written, recovery: %w", samples, err)
-	}
-	if _, err := os.Stat(l.Path + ".journal"); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the journal still exists: %v", err)
-	}
-	if err := l.check(samples, min(samples+1, l.Samples), goroutines, goroutines+1); err != nil {
-		return fmt.Errorf("%d samples and %d goroutines were written, after recovery: %w", samples, goroutines, err)
-	}
-	return nil
+	l.check(t, "before recovery", samples, min(samples+1, l.Samples), goroutines, goroutines+1)
+	testenv.OK(t, testenv.Err(Finish(l.Path)))
+	testenv.Is(t, "the journal", testenv.Err(os.Stat(l.Path+".journal")), os.ErrNotExist)
+	l.check(t, "after recovery", samples, min(samples+1, l.Samples), goroutines, goroutines+1)
 }
 
 // check checks that a file has the first samples and goroutines of the load, so many as the limits say,
 // and the latest progress if it was not finished by its writer. If least is 0, it checks samples for
 // each thread alone. A file that is being written may have any number.
-func (l *load) check(least, most, leastGoroutines, mostGoroutines uint64) error {
+func (l *load) check(t *testing.T, when string, least, most, leastGoroutines, mostGoroutines uint64) {
+	t.Helper()
 	r, err := reader.Open(l.Path)
-	if err != nil {
-		return err
-	}
+	testenv.OK(t, err)
 	defer r.Close()
-	if _, err := r.VerifyChecksum(); err != nil {
-		return err
-	}
+	testenv.OK(t, testenv.Err(r.VerifyChecksum()))
 	m, err := r.Metadata()
-	if err != nil {
-		return err
-	}
+	testenv.OK(t, err)
 	h, n := r.Header(), uint64(len(m.Goroutines))
 	if h.Samples < least || h.Samples > most || n < leastGoroutines || n > mostGoroutines {
-		return fmt.Errorf("%d samples, want %d to %d; %d goroutines, want %d to %d", h.Samples, least, most, n, leastGoroutines, mostGoroutines)
+		t.Fatalf(when+": %d samples, want %d to %d; %d goroutines, want %d to %d", h.Samples, least, most, n, leastGoroutines, mostGoroutines)
 	}
 	for i, g := range m.Goroutines {
 		if want := goroutine(uint64(i)); !reflect.DeepEqual(g, want) {
-			return fmt.Errorf("goroutine %d is %+v, want %+v", i, g, want)
+			t.Fatalf(when+": goroutine %d is %+v, want %+v", i, g, want)
 		}
 	}
 	if m.Session == nil && most > 1 || m.Session != nil && m.Session.PID == 0 {
-		return fmt.Errorf("the session is %+v", m.Session)
+		t.Fatalf(when+": the session is %+v", m.Session)
 	}
 	if m.Session != nil && mostGoroutines <= leastGoroutines+1 { // otherwise the goroutines were read before the progress
 		if d := uint64(m.Session.Duration); d > n || d+1 < n && (r.Unfinished() || d > 0) {
-			return fmt.Errorf("the progress is %d of %d", d, n)
+			t.Fatalf(when+": the progress is %d of %d", d, n)
 		}
 	}
 	ticks := make(map[uint64]uint64) // number of samples of each thread
 	var stack []tachyon.Frame
 	var want tachyon.Sample
 	total, frames := uint64(0), r.Frames()
-	for s, err := range r.Samples() {
-		if err != nil {
-			return err
-		}
+	for s := range testenv.All(t, r.Samples()) {
 		total++
 		n := ticks[s.Thread]*l.Threads + s.Thread - 1
 		ticks[s.Thread]++
 		want, stack = l.sample(n, stack)
 		if s.Time != want.Time || s.Status != want.Status || s.Thread != want.Thread || s.Interpreter != want.Interpreter {
-			return fmt.Errorf("sample %d is %+v, want %+v", n, *s, want)
+			t.Fatalf(when+": sample %d is %+v, want %+v", n, *s, want)
 		}
 		if !slices.EqualFunc(s.Stack, stack, func(id uint32, f tachyon.Frame) bool { return frames[id] == f }) {
-			return fmt.Errorf("sample %d has a wrong stack", n)
+			t.Fatalf(when+": sample %d has a wrong stack", n)
 		}
 	}
 	if total != h.Samples {
-		return fmt.Errorf("%d samples, but the header counts %d", total, h.Samples)
+		t.Fatalf(when+": %d samples, but the header counts %d", total, h.Samples)
 	}
 	if least == 0 {
-		return nil
+		return
 	}
 	for i := h.Samples; i < h.Samples+l.Threads; i++ {
 		// The samples of each thread are complete up to the first missing one.
 		if got := ticks[i%l.Threads+1]; got != i/l.Threads {
-			return fmt.Errorf("%d samples of thread %d, want %d of %d in all", got, i%l.Threads+1, i/l.Threads, h.Samples)
+			t.Fatalf(when+": %d samples of thread %d, want %d of %d in all", got, i%l.Threads+1, i/l.Threads, h.Samples)
 		}
 	}
-	return nil
 }
