@@ -34,6 +34,7 @@ func evened(t *testing.T, samples [][3]uint64) (count [100][3]int, interval uint
 	src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Markers: true, Objects: true}))
 	out, begin, interval, err := even(src)
 	testenv.OK(t, err)
+	testenv.Same(t, "start", begin, start-1000+min(samples[0][1], 1000)) // where the time of the first sample begins
 	var last [len(count)]uint64
 	for s := range testenv.All(t, out) {
 		if (s.Time-begin)%interval != 0 || s.Time <= last[s.Goroutine] {
@@ -75,10 +76,11 @@ func TestEven(t *testing.T) {
 	testenv.Same(t, "samples of a goroutine seen once", count[2][2], 1)
 }
 
-// A clock that goes back gives no weight, and no two samples at one time.
+// A clock that goes back gives no weight, and no two samples at one time. The first sample's time may begin before the file.
 func TestEvenBack(t *testing.T) {
 	count, _ := evened(t, [][3]uint64{{1, 1000, 0}, {1, 5000, 0}, {1, 3000, 0}, {1, 9000, 0}})
 	testenv.Same(t, "samples of 11 ms", count[1][0], 1+4+6)
+	evened(t, [][3]uint64{{1, 400, 0}})
 }
 
 // However long goroutines waited, the number of samples is bounded.
