@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -267,14 +266,6 @@ func (j *Writer) Durable(p Point) error {
 // truncated, accesses to the slice fault too. Package writer handles that.)
 func word(b []byte, i int) *uint64 { return (*uint64)(unsafe.Pointer(&b[i : i+8][0])) }
 
-// store stores a word that makes a change take effect. The store is atomic, and becomes visible after all earlier stores.
-func store(p *uint64, v uint64) {
-	atomic.StoreUint64(p, v)
-	if AfterStore != nil {
-		AfterStore()
-	}
-}
-
 // Reserve extends a file and allocates its blocks. It is a variable so that tests can
 // simulate full disks.
 var Reserve = reserve
@@ -421,7 +412,7 @@ func (j *Writer) Move(s, to *Slot, n int) {
 }
 
 // Used sets the number of bytes used in s.
-func (s *Slot) Used(n int) { atomic.StoreUint64(s.used, uint64(n)) }
+func (s *Slot) Used(n int) { storeFast(s.used, uint64(n)) }
 
 // Sync syncs the journal. It may be called while another goroutine uses the journal.
 func (j *Writer) Sync() error { return j.f.Sync() }
