@@ -28,12 +28,12 @@ func TestMaxTracked(t *testing.T) {
 	var free []func()
 	parks := func(n int) func() { return func() { free = append(free, park(n)) } }
 	parks(300)()
-	t.Run("during the session only", func(t *testing.T) { testMaxTracked(t, 700, parks(1000)) })
+	t.Run("during the session only", func(t *testing.T) { testMaxTracked(t, 300, parks(1000)) })
 	before := runtime.NumGoroutine()
 	park(2000)() // the list has goroutines that have ended: they do not count
 	testenv.Await(func() bool { return runtime.NumGoroutine() <= before })
 	parks(3000)()
-	t.Run("all the time", func(t *testing.T) { testMaxTracked(t, 3700, func() {}) })
+	t.Run("all the time", func(t *testing.T) { testMaxTracked(t, 3300, func() {}) })
 	for _, f := range free {
 		f()
 	}
@@ -77,10 +77,11 @@ func testMaxTracked(t *testing.T, left int64, more func()) {
 		stop.Store(true)
 		ended.Wait()
 	})
-	if n := seen.Load(); n < 400 || n > 600 || running.Load() < 50 {
+	// Those that were found running, as when they began, are sampled too from then on, up to as many again.
+	if n := seen.Load(); n < 400 || n > 2*int64(maxTracked) || running.Load() < 50 {
 		t.Errorf("samples of %d goroutines, %d samples of the running ones", n, running.Load())
 	}
-	if n := counts.GoroutinesUntracked; n < left || n > left+200 || len(warnings) != 1 {
+	if n := counts.GoroutinesUntracked; n < left || n > left+600 || len(warnings) != 1 {
 		t.Errorf("%d untracked, want %d at least; warnings %v", n, left, warnings)
 	}
 }
