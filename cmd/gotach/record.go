@@ -49,7 +49,7 @@ file of its own, such as app-worker-4711.tach beside app.tach, and COMMAND may b
 A sample has the goroutine's id, state, labels, creator, and its calls with those that were inlined. What runs is seen by perf events of
 the kernel. Where these are not allowed, only the outermost function is known, under [stack not read], and which goroutines had a core
 is guessed, so that the sum is the CPU time of the process; gotach info says so. What waits for a lock, channel, group, connection or file has
-which one; of Go 1.25 and older these are channels, and of Go 1.21 and later connections and files.
+which one. In programs before Go 1.26 locks and groups have none, and before Go 1.21 connections and files have none.
 
 Recording ends after the time of -d, at Ctrl-C, or with the program; in each case the file is finished. Meanwhile other
 commands can read it, and gotach view and gotach top follow it. If ticks would cost more than --budget, there are fewer.
