@@ -110,8 +110,14 @@ func endsAs(t *testing.T, r *Recording, f *reader.Reader, why string) {
 	}
 }
 
-// A program that runs another one in its place ends the recording too. One that is stopped, by a signal or a debugger, is recorded all the same, and
-// stays as it is.
+// A program that runs another one in its place ends the recording.
+func TestExec(t *testing.T) {
+	x := start(t, build(t, "", "-ldflags=-s -w"))
+	r, f := record(t, x, 20, func(func()) { testenv.Must(fmt.Fprintln(x.in, "exec")) })
+	endsAs(t, r, f, "the process runs another program now")
+}
+
+// One that is stopped, by a signal or a debugger, is recorded all the same, and stays as it is.
 func TestStopped(t *testing.T) {
 	x := start(t, build(t, "", "-ldflags=-s -w"))
 	testenv.OK(t, syscall.Kill(x.pid, syscall.SIGSTOP))
@@ -133,8 +139,6 @@ func TestStopped(t *testing.T) {
 	if len(x.stack(t)) < 31 {
 		t.Error("it does not go on")
 	}
-	r, f = record(t, x, 20, func(func()) { testenv.Must(fmt.Fprintln(x.in, "exec")) })
-	endsAs(t, r, f, "the process runs another program now")
 }
 
 // A process can be read from its begin, also where the kernel has not mapped its program yet.
