@@ -56,6 +56,16 @@ func Build(bin, pkg string, env []string, flags ...string) error {
 	return errors.Join(err, to.Close())
 }
 
+// Run runs a command that has to succeed, and returns what it prints.
+func Run(t test, cmd *exec.Cmd) string {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Helper()
+		t.Fatal(fmt.Sprintf("%v: %v\n%s", cmd.Args, err, out))
+	}
+	return string(out)
+}
+
 // goes runs go.
 func goes(env, args []string) error {
 	cmd := exec.Command("go", args...)

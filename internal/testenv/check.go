@@ -54,6 +54,14 @@ func NoDiff(t test, what, diff string) {
 	}
 }
 
+// FailIf fails the test with a message if something is wrong.
+func FailIf(t test, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
 // Same fails the test unless two values are equal.
 func Same[T comparable](t test, what any, got, want T) {
 	if got != want {
