@@ -73,9 +73,8 @@ func TestHandler(t *testing.T) {
 	t.Setenv("PROFILE_EXPORT", "pprof="+filepath.Join(dir, "env.pb.gz"))
 	h := Handler(profiler.Output(filepath.Join(dir, "code.tach")), profiler.RotateEvery(time.Second), profiler.Rate(970))
 	code, body, header := get(t, h, "/?seconds=1&format=tach")
-	if got := header.Get("Content-Disposition"); code != http.StatusOK || got != `attachment; filename="profile.tach"` {
-		t.Fatalf("status %d, Content-Disposition %q: %s", code, got, body)
-	}
+	testenv.Same(t, string(body[:min(80, len(body))]), code, http.StatusOK)
+	testenv.Same(t, "Content-Disposition", header.Get("Content-Disposition"), `attachment; filename="profile.tach"`)
 	testenv.Empty(t, dir)
 	r := testenv.Must(reader.New(bytes.NewReader(body)))
 	serving, frames := false, r.Frames()
@@ -93,9 +92,8 @@ func TestHandler(t *testing.T) {
 		serving = serving || inner == "net/http.serverHandler.ServeHTTP"
 	}
 	testenv.Same(t, "the handler's caller has samples", serving, true)
-	if d := checkLoad(t, r, false, false).Session; d.Part != 0 || d.Duration < time.Second || d.Rate != 970 {
-		t.Errorf("part %d of %v at %d Hz, want all of 1s at 970 Hz", d.Part, d.Duration, d.Rate)
-	}
+	d := checkLoad(t, r, false, false).Session
+	testenv.FailIf(t, d.Part != 0 || d.Duration < time.Second || d.Rate != 970, "part %d of %v at %d Hz, want all of 1s at 970 Hz", d.Part, d.Duration, d.Rate)
 }
 
 // Requests that the handler refuses at once.
@@ -143,9 +141,7 @@ func TestClientGone(t *testing.T) {
 		cancel()
 		testenv.Same(t, "sent", string((<-done).body), "")
 		s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
-		if (err != nil) != running {
-			t.Errorf("a session of the program before: %v, now %v", running, err)
-		}
+		testenv.FailIf(t, (err != nil) != running, "a session of the program before: %v, now %v", running, err)
 		s.Stop()
 		testenv.Empty(t, temp)
 	}

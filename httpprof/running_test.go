@@ -86,14 +86,11 @@ func TestRunningSession(t *testing.T) {
 			testenv.Same(t, string(body[:min(80, len(body))]), code, http.StatusOK)
 			r := testenv.Must(reader.New(bytes.NewReader(body)))
 			d := checkLoad(t, r, labels, true).Session
-			if d.Duration > took || d.Start.Before(begin.Add(-time.Millisecond)) || d.TicksReached == 0 || d.TicksReached >= s.Stats().TicksReached {
-				t.Errorf("after %v the session is %+v", took, d)
-			}
+			testenv.FailIf(t, d.Duration > took || d.Start.Before(begin.Add(-time.Millisecond)), "after %v the session is %+v", took, d)
+			testenv.Within(t, "ticks", d.TicksReached, 1, s.Stats().TicksReached-1)
 			testenv.OK(t, s.Stop())
 			whole := testenv.Must(reader.Open(path))
-			if d := checkLoad(t, whole, labels, false).Session; d.Duration < took {
-				t.Errorf("the session's own file has %v", d.Duration)
-			}
+			testenv.FailIf(t, checkLoad(t, whole, labels, false).Session.Duration < took, "the session's own file has not all of %v", took)
 		})
 	}
 }
@@ -114,9 +111,8 @@ func TestPast(t *testing.T) {
 			code, body, _ := get(t, Handler(), fmt.Sprintf("/?last=%v&format=tach", last))
 			testenv.Same(t, string(body[:min(80, len(body))]), code, http.StatusOK)
 			r := testenv.Must(reader.New(bytes.NewReader(body)))
-			if d := checkLoad(t, r, s.Stats().Source == "native", false).Session; d.Start.Before(since) || d.Error != "" {
-				t.Errorf("of the last %v the session is %+v", last, d)
-			}
+			d := checkLoad(t, r, s.Stats().Source == "native", false).Session
+			testenv.FailIf(t, d.Start.Before(since) || d.Error != "", "of the last %v the session is %+v", last, d)
 			_, body, header := get(t, Handler(), fmt.Sprintf("/?last=%v", last)) // for pprof
 			p := testenv.Must(profile.ParseData(body))
 			if i, err := p.SampleIndexByName(""); err != nil || p.SampleType[i].Unit != "nanoseconds" || p.DurationNanos <= 0 || len(p.Sample) < 2 || !strings.HasSuffix(header.Get("Content-Disposition"), `profile.pb.gz"`) {
@@ -154,21 +150,18 @@ func checkLoad(t *testing.T, r *reader.Reader, labels, part bool) *tachyon.Metad
 		}
 	}
 	most := m.Session.Duration + 5*time.Millisecond
-	if len(times) != 2 || len(ids) != 2 || times["Nap"] <= 0 || times["Nap"] > most || times["Wait"] <= 0 || times["Wait"] > most {
-		t.Errorf("goroutines %v, times %v of %v", ids, times, m.Session.Duration)
-	}
+	testenv.SameList(t, "functions and goroutines", []int{len(times), len(ids)}, []int{2, 2})
+	testenv.Within(t, "time of the one that naps", times["Nap"], 1, most)
+	testenv.Within(t, "time of the one that waits", times["Wait"], 1, most)
 	for _, g := range m.Goroutines {
 		if !ids[g.ID] {
 			continue
 		}
 		delete(ids, g.ID)
-		if !strings.HasSuffix(g.CreatedBy, "httpprof.load") || labels && (len(g.Labels) != 1 || (part && g.Labels[0].From != 0) || g.Labels[0].Labels["kind"] != "early") {
-			t.Errorf("goroutine %+v", g)
-		}
+		labelled := len(g.Labels) == 1 && (!part || g.Labels[0].From == 0) && g.Labels[0].Labels["kind"] == "early"
+		testenv.FailIf(t, !strings.HasSuffix(g.CreatedBy, "httpprof.load") || labels && !labelled, "goroutine %+v", g)
 	}
-	if len(ids) > 0 {
-		t.Errorf("nothing is known of the goroutines %v", ids)
-	}
+	testenv.FailIf(t, len(ids) > 0, "nothing is known of the goroutines %v", ids)
 	return m
 }
 
@@ -221,7 +214,5 @@ func TestStacks(t *testing.T) {
 		text = string(ask(t.Context(), "at=-"+time.Since(was).String()+"&format=stacks").body)
 		return asBefore()
 	})
-	if !asBefore() || !strings.Contains(text, "created by github.com/gotach/profiler/httpprof.TestStacks in goroutine ") {
-		t.Errorf("before, goroutines did\n%s", text)
-	}
+	testenv.FailIf(t, !asBefore() || !strings.Contains(text, "created by github.com/gotach/profiler/httpprof.TestStacks in goroutine "), "before, goroutines did\n%s", text)
 }

@@ -72,9 +72,7 @@ func checkWindow(t *testing.T, a answer, want time.Duration) (waited time.Durati
 			}
 		}
 	}
-	if waited > m.Session.Duration+5*time.Millisecond {
-		t.Errorf("a goroutine that waited for all of %v has %v", m.Session.Duration, waited)
-	}
+	testenv.FailIf(t, waited > m.Session.Duration+5*time.Millisecond, "a goroutine that waited for all of %v has %v", m.Session.Duration, waited)
 	return waited
 }
 
@@ -123,14 +121,10 @@ func TestMany(t *testing.T) {
 					most = max(most, checkWindow(t, a, time.Second))
 				}
 			}
-			if most == 0 {
-				t.Error("no window has the goroutine that waited all the time")
-			}
+			testenv.FailIf(t, most == 0, "no window has the goroutine that waited all the time")
 			none(t, temp)
 			s, err := profiler.Open(profiler.Output(filepath.Join(t.TempDir(), "x.tach")))
-			if (err != nil) != running {
-				t.Errorf("after the last request: %v", err)
-			}
+			testenv.FailIf(t, (err != nil) != running, "after the last request: %v", err)
 			testenv.OK(t, s.Stop())
 		})
 	}
@@ -259,9 +253,8 @@ func TestBusy(t *testing.T) {
 	for range mostWindows {
 		windows.enter(mostWindows)
 	}
-	if a := ask(t.Context(), "seconds=1"); a.code != http.StatusServiceUnavailable || a.retry == "" {
-		t.Errorf("a request beside %d others: status %d: %s", mostWindows, a.code, a.body)
-	}
+	a := ask(t.Context(), "seconds=1")
+	testenv.FailIf(t, a.code != http.StatusServiceUnavailable || a.retry == "", "a request beside %d others: status %d: %s", mostWindows, a.code, a.body)
 	windows.n.Store(0)
 }
 
@@ -292,8 +285,6 @@ func TestForeign(t *testing.T) {
 			r.Header.Set(c.header[i], c.header[i+1])
 		}
 		Handler(Hosts("other.example"), Hosts("debug.example.com")).ServeHTTP(w, r)
-		if refused := w.Code == http.StatusForbidden; refused != c.refused || !refused && w.Code != http.StatusBadRequest {
-			t.Errorf("%s, %s: status %d", c.name, c.host, w.Code)
-		}
+		testenv.Same(t, c.name+", "+c.host, w.Code, map[bool]int{true: http.StatusForbidden, false: http.StatusBadRequest}[c.refused])
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/testenv"
 )
@@ -27,9 +29,7 @@ func TestCompatibility(t *testing.T) {
 				t.Run(filepath.Base(dir)+"/"+name, func(t *testing.T) { reads(t, path) })
 			}
 		}
-		if read < 7 {
-			t.Errorf("%s has %d files", dir, read)
-		}
+		testenv.FailIf(t, read < 7, "%s has %d files", dir, read)
 	}
 }
 
@@ -45,9 +45,8 @@ func reads(t *testing.T, path string) {
 	for _, args := range []string{"info", "report --idle --by function", "report --idle --by label:worker"} {
 		var v any
 		text, errs, code := ran(append(strings.Fields(args), "--json", file)...)
-		if err := json.Unmarshal([]byte(text), &v); err != nil || code != exitOK {
-			t.Fatalf("%s: exit code %d, %v\n%s%s", args, code, err, text, errs)
-		}
+		testenv.Same(t, errs+args+": exit code", code, exitOK)
+		testenv.OK(t, json.Unmarshal([]byte(text), &v))
 		got[args] = v
 	}
 	golden := path + ".json"
@@ -88,4 +87,32 @@ func lacks(got, want any, at string) (list []string) {
 		}
 	}
 	return list
+}
+
+// The first screen of a report is what a terminal of 80 columns and 40 lines shows of it without scrolling. It names what was
+// planted in the recorded sessions: see internal/analyze/testdata/README.md.
+func TestFirstScreens(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	for name, planted := range map[string]string{
+		"sleeps":          `1\. lock.* main\.\(\*store\)\.sleepy .*the holder slept in main\.\(\*store\)\.sleepy locks\.go:\d+`,
+		"computes":        `1\. lock.* main\.\(\*store\)\.compute .*the holder computed in main\.spin main\.go:\d+`,
+		"refresher":       `1\. lock.*the holder slept in main\.\(\*store\)\.load locks\.go:\d+`,
+		"two-of-one-type": `lock.*the holder slept in main\.\(\*store\)\.sleepy locks\.go:\d+`,
+		"slow-reader":     `1\. lock.*RWMutex.*the holder slept in main\.\(\*store\)\.load locks\.go:\d+`,
+		"after":           `sleep.*main\.plantedRetry others\.go:\d+.*main\.plantedWork others\.go:\d+`,
+		"requests":        `P50 P90 P99 REQUESTS .* HTTP handlers \(ServeHTTP\) .*in the slowest 1 %: \[sleep\] main\.longPath others\.go:\d+`,
+		"leaks":           `1\. leak.*main\S*eakyReply others\.go:\d+`,
+	} {
+		path := "../../internal/analyze/testdata/sessions/" + name
+		out, _, _ := ran("report", path+".tach")
+		lines := strings.SplitAfter(out, "\n")
+		screen := strings.Join(lines[:min(40, len(lines))], "")
+		testenv.Golden(t, path+".screen", screen, os.Getenv("UPDATE_SCRIPTS") != "")
+		for _, l := range lines {
+			if l = strings.TrimSuffix(l, "\n"); utf8.RuneCountInString(l) > 80 && !strings.HasPrefix(l, "  gotach ") {
+				t.Errorf("a line of %s does not fit: %q", name, l)
+			}
+		}
+		testenv.FailIf(t, !regexp.MustCompile(planted).MatchString(strings.Join(strings.Fields(screen), " ")), "the first screen of %s does not have %s", name, planted)
+	}
 }

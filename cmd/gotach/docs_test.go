@@ -70,9 +70,7 @@ func TestDocCommands(t *testing.T) {
 		for _, m := range inTicks.FindAllStringSubmatch(codeBlocks.ReplaceAllString(page, ""), -1) {
 			if flag := regexp.MustCompile(`^--[a-z-]+`).FindString(m[1]); flag != "" {
 				options++
-				if !flags[flag] {
-					t.Errorf("%s names %s, which no command of gotach has", name, flag)
-				}
+				testenv.FailIf(t, !flags[flag], "%s names %s, which no command of gotach has", name, flag)
 			}
 		}
 	}
@@ -99,9 +97,7 @@ func TestDocCommands(t *testing.T) {
 	for _, c := range all {
 		docCommand(t, times.ReplaceAllString(here.Replace(c), "--since 0s --until 1s"))
 	}
-	if len(all) < 60 || options < 20 || received == 0 {
-		t.Errorf("%d commands ran, %d flags were found, and push sent %d messages", len(all), options, received)
-	}
+	testenv.FailIf(t, len(all) < 60 || options < 20 || received == 0, "%d commands ran, %d flags were found, and push sent %d messages", len(all), options, received)
 }
 
 // ran runs a command here and returns what it prints, and its exit code.
@@ -132,9 +128,8 @@ func docCommand(t *testing.T, c string) {
 	case words[0] == "demo" && !slices.Contains(words, "-d"):
 		words = append(words, "-d", "100ms")
 	}
-	if out, errs, code := ran(words...); !rightArguments.MatchString(errs) && (code != exitOK || out+errs == "" && !slices.Contains(words, "-o")) {
-		t.Errorf("%s: exit code %d\n%s%s", c, code, out, errs)
-	}
+	out, errs, code := ran(words...)
+	testenv.FailIf(t, !rightArguments.MatchString(errs) && (code != exitOK || out+errs == "" && !slices.Contains(words, "-o")), "%s: exit code %d\n%s%s", c, code, out, errs)
 }
 
 // picture checks that the report in README.md has the sections that a report has.
@@ -148,16 +143,13 @@ func picture(t *testing.T, readme string) {
 		return list
 	}
 	out, _, _ := ran("report", "demo.tach")
-	if got, want := sections(shown), sections(out); len(want) < 4 || !slices.Equal(got, want) {
-		t.Errorf("the report in README.md has the sections %q, a report of the demo %q", got, want)
-	}
+	got, want := sections(shown), sections(out)
+	testenv.FailIf(t, len(want) < 4 || !slices.Equal(got, want), "the report in README.md has the sections %q, a report of the demo %q", got, want)
 }
 
 // docFolder makes all profiles that the documents name, in the present folder.
 func docFolder(t *testing.T) {
-	if _, errs, code := ran("demo", "-o", "demo.tach", "-d", "300ms"); code != exitOK {
-		t.Fatal(errs)
-	}
+	ok(t, "demo", "-o", "demo.tach", "-d", "300ms")
 	must(os.Mkdir("profiles", 0o755))
 	b := testenv.Must(os.ReadFile("demo.tach"))
 	for _, name := range []string{"app", "app.1", "old", "test", "before", "after", "nats", "sqlite", "prometheus", "profiles/app.1"} {
@@ -174,9 +166,7 @@ func goCommand(t *testing.T, c string) {
 		for _, path := range testenv.Must(filepath.Glob(filepath.Join("../..", folder, "*.go"))) {
 			text.Write(testenv.Must(os.ReadFile(path)))
 		}
-		if !regexp.MustCompile(pattern).MatchString(text.String()) {
-			t.Errorf("%s: no %s in %s", c, pattern, folder)
-		}
+		testenv.FailIf(t, !regexp.MustCompile(pattern).MatchString(text.String()), "%s: no %s in %s", c, pattern, folder)
 	}
 	switch {
 	case words[0] == "test": // TestDocNames looks for the tests

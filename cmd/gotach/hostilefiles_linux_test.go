@@ -17,7 +17,6 @@ import (
 
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
-	"github.com/gotach/profiler/writer"
 )
 
 // hostileTach are valid files with values that no program records. Times of samples are in µs since the start.
@@ -135,10 +134,6 @@ func (f *fixture) at(id, us uint64) {
 	f.put(id, 0, us, onCPU, own("main.go", "work", 3), own("main.go", "main", 9))
 }
 
-func (f *fixture) put(id uint64, interpreter uint32, us uint64, s tachyon.Status, stack ...tachyon.Frame) {
-	must(f.w.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: interpreter, Time: fixtureStart + us, Status: s}, stack))
-}
-
 // limits sets all numbers of the session.
 func (f *fixture) limits(n int64, start time.Time) {
 	f.add(1, 1, onCPU, own("main.go", "work", 3))
@@ -166,29 +161,28 @@ func hostileFiles(dir string) (paths []string) {
 		writeFixture(path, func(f *fixture, _ []string) { f.session.Start = time.UnixMicro(fixtureStart); fill(f) })
 	}
 	// The header is in no checksum.
-	plain := testenv.Must(os.ReadFile(writeHostile(dir)))
-	for name, header := range map[string]struct {
-		at int
-		v  uint64
-	}{
+	type header map[string]struct{ at, v uint64 }
+	changes := func(path string, list header) {
+		for name, field := range list {
+			b := testenv.Must(os.ReadFile(path))
+			binary.LittleEndian.PutUint64(b[field.at:], field.v)
+			write(name+filepath.Ext(path), b)
+		}
+	}
+	plain := filepath.Join(dir, "plain.tach")
+	writeFixture(plain, func(f *fixture, _ []string) {
+		for i := range uint64(50) {
+			f.add(1+i%2, i, onCPU*tachyon.Status(i%3/2), own("main.go", "work", 3))
+		}
+	})
+	changes(plain, header{
 		"interval-0": {16, 0}, "interval-1": {16, 1}, "interval-2^63": {16, 1 << 63}, "interval-max": {16, math.MaxUint64}, "interval-century": {16, century},
 		"start-0": {8, 0}, "start-2^62": {8, 1 << 62}, "start-2^63": {8, 1 << 63}, "start-max": {8, math.MaxUint64},
 		"samples-max": {24, 0xffff_ffff_ffff_ffff}, "strings-max": {32, math.MaxUint64}, "frames-max": {40, 1 << 62},
-	} {
-		b := bytes.Clone(plain)
-		binary.LittleEndian.PutUint64(b[header.at:], header.v)
-		write(name+".tach", b)
-	}
-	for name, samples := range map[string]uint64{"samples-2^62": 1 << 62, "samples-1": 1} {
-		b := bytes.Clone(testenv.Must(os.ReadFile("../../testdata/tachyon/cpython-3.15/deep.bin")))
-		binary.LittleEndian.PutUint64(b[28:], samples)
-		write(name+".bin", b)
-	}
-	for name, interval := range map[string]uint64{"cpython-interval": math.MaxUint64, "cpython-interval-0": 0} {
-		b := bytes.Clone(testenv.Must(os.ReadFile("../../testdata/tachyon/cpython-3.15/deep.bin")))
-		binary.LittleEndian.PutUint64(b[20:], interval)
-		write(name+".bin", b)
-	}
+	})
+	changes("../../testdata/tachyon/cpython-3.15/deep.bin", header{
+		"samples-2^62": {28, 1 << 62}, "samples-1": {28, 1}, "cpython-interval": {20, math.MaxUint64}, "cpython-interval-0": {20, 0},
+	})
 	write("deep.folded", []byte(strings.Repeat("f;", 100_000)+"g 1\n"+strings.Repeat("a;b;", 50_000)+"g 9223372036854775807\n"))
 	write("max.folded", []byte("a;b 9223372036854775807\na;c 9223372036854775807\na 9223372036854775807\n"))
 	write("times.jsonl", []byte(`{"gotach":"file","start_us":18446744073709551615,"interval_us":18446744073709551615}
@@ -242,17 +236,6 @@ func hostileFiles(dir string) (paths []string) {
 	}
 	slices.Sort(paths)
 	return paths
-}
-
-// writeHostile writes a file of ordinary values whose header the caller changes.
-func writeHostile(dir string) string {
-	path := filepath.Join(dir, "plain.tach")
-	w := testenv.Must(writer.Create(path, writer.Options{Start: fixtureStart, Interval: 1000, Uncompressed: true}))
-	for i := range uint64(50) {
-		must(w.WriteFrames(&tachyon.Sample{Thread: 1 + i%2, Time: fixtureStart + 1000*i, Status: onCPU * tachyon.Status(i%3/2)}, []tachyon.Frame{own("main.go", "work", 3)}))
-	}
-	must(w.Close())
-	return path
 }
 
 // hostilePprof returns a profile whose sums do not fit into 64 bits.

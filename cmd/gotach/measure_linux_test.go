@@ -5,9 +5,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,22 +20,8 @@ import (
 // memory runs a command and returns the most memory that it had, in MB.
 func memory(t *testing.T, cmd *exec.Cmd) float64 {
 	t.Helper()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-	}
+	testenv.Run(t, cmd)
 	return float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) / 1024
-}
-
-// newSink returns a server that takes everything and counts requests and bytes.
-func newSink(t *testing.T, requests, sent *int64) (to string) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/x-protobuf")
-		n, _ := io.Copy(io.Discard, r.Body)
-		*requests++ // push sends one request after the other
-		*sent += n
-	}))
-	t.Cleanup(server.Close)
-	return "otlp+" + server.URL
 }
 
 // Memory hardly grows with the number of files, samples and goroutines. Two files are in memory at once:
@@ -65,18 +48,14 @@ func TestMeasureMemoryLabels(t *testing.T) {
 	measure.SizeAtMost(t, "convert to tach", "MB", 120, func() float64 {
 		return memory(t, testCommand(t, "gotach", "convert", "-o", filepath.Join(t.TempDir(), "out.tach"), path))
 	})
-	var requests, sent int64
-	to := newSink(t, &requests, &sent)
 	measure.SizeAtMost(t, "push", "MB", 80, func() float64 {
 		cursors, _ := filepath.Glob(filepath.Join(dir, ".push-*"))
 		for _, name := range cursors {
 			must(os.Remove(name))
 		}
-		requests = 0
-		mb := memory(t, testCommand(t, "gotach", "push", dir, "--once", "--to", to))
-		if requests < 10 {
-			t.Fatalf("%d requests", requests)
-		}
+		p := newPushed(t)
+		mb := memory(t, testCommand(t, "gotach", "push", dir, "--once", "--to", "otlp+"+p.URL))
+		testenv.FailIf(t, p.requests < 10, "%d requests", p.requests)
 		return mb
 	})
 }
@@ -91,22 +70,18 @@ func TestMeasureFleet(t *testing.T) {
 	}
 	source := filepath.Join(t.TempDir(), "demo.tach")
 	memory(t, testCommand(t, "gotach", "demo", "-d", seconds, "-o", source))
-	var requests, sent int64
-	to := newSink(t, &requests, &sent)
 	measure.AtMost(t, "CPU time of a file", "ms", 60, func() float64 {
 		dir := t.TempDir()
 		size := copies(t, source, dir, files)
-		requests, sent = 0, 0
-		cmd := testCommand(t, "gotach", "push", dir, "--once", "--to", to)
+		p := newPushed(t)
+		cmd := testCommand(t, "gotach", "push", dir, "--once", "--to", "otlp+"+p.URL)
 		cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
 		mb := memory(t, cmd)
-		if requests < int64(files) {
-			t.Fatalf("%d requests for %d files", requests, files)
-		}
+		testenv.FailIf(t, p.requests < files, "%d requests for %d files", p.requests, files)
 		cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		each := cpu / time.Duration(files)
 		t.Logf("%d files, %.0f KB each: %v of CPU time a file, %d files an hour; %d requests, %.0f KB each; memory %.0f MB",
-			files, float64(size)/1e3, each, int(time.Hour/each), requests, float64(sent)/float64(requests)/1e3, mb)
+			files, float64(size)/1e3, each, int(time.Hour/each), p.requests, float64(p.sent)/float64(p.requests)/1e3, mb)
 		return each.Seconds() * 1000
 	})
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -143,16 +144,12 @@ func TestPrinted(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		run(args, nil, &stdout, &stderr)
 		for what, text := range map[string]string{"stdout": stdout.String(), "stderr": stderr.String()} {
-			if bad := unsafe(text); bad != "" {
-				t.Errorf("%q writes to %s: %q", args, what, bad)
-			}
+			testenv.Same(t, fmt.Sprintf("%q writes to %s", args, what), unsafe(text), "")
 		}
 		printed[args[0]] = printed[args[0]] || strings.Contains(stdout.String()+stderr.String(), "]0;owned")
 	}
 	for _, name := range []string{"info", "report", "leaks", "locks", "waits", "requests", "diff", "verify", "recover", "html", "view", "convert", "push", "test", "demo", "top"} {
-		if !printed[name] {
-			t.Errorf("%s has printed no name: %v", name, slices.Sorted(maps.Keys(printed)))
-		}
+		testenv.FailIf(t, !printed[name], "%s has printed no name: %v", name, slices.Sorted(maps.Keys(printed)))
 	}
 }
 
@@ -171,9 +168,7 @@ func TestPrintedJSON(t *testing.T) {
 		}
 		var stdout bytes.Buffer
 		run(args, nil, &stdout, io.Discard)
-		if bad := unsafe(stdout.String()); bad != "" {
-			t.Errorf("%q: %q", args, bad)
-		}
+		testenv.Same(t, args, unsafe(stdout.String()), "")
 		kept := false
 		for d := json.NewDecoder(&stdout); ; {
 			token, err := d.Token()
@@ -185,9 +180,7 @@ func TestPrintedJSON(t *testing.T) {
 			text, _ := token.(string)
 			kept = kept || strings.Contains(text, want)
 		}
-		if !kept {
-			t.Errorf("%q has lost text", args)
-		}
+		testenv.FailIf(t, !kept, "%q has lost text", args)
 	}
 }
 
@@ -199,14 +192,10 @@ func TestOutput(t *testing.T) {
 		testenv.Must(o.Write([]byte{c}))
 	}
 	testenv.Must(printf(o, "%s|%s\n", paint(true).busy("a\nb"), "c\x1b[0m\nd"))
-	if want := "日\uFFFDä\uFFFD[31m\x1b[31ma\uFFFDb\x1b[0m|c\uFFFD[0m\uFFFDd\n"; b.String() != want {
-		t.Errorf("%q, want %q", b.String(), want)
-	}
+	testenv.Same(t, "written", b.String(), "日\uFFFDä\uFFFD[31m\x1b[31ma\uFFFDb\x1b[0m|c\uFFFD[0m\uFFFDd\n")
 	b.Reset()
 	testenv.Must((&output{w: &b, json: true}).Write([]byte("\"\u202e\U000e0001ä\x7f\"\n")))
-	if want := `"\u202e\udb40\udc01ä\u007f"` + "\n"; b.String() != want {
-		t.Errorf("%q, want %q", b.String(), want)
-	}
+	testenv.Same(t, "JSON", b.String(), `"\u202e\udb40\udc01ä\u007f"`+"\n")
 }
 
 // The screen of top has no character that is not printable.
@@ -216,18 +205,11 @@ func TestTopPrinted(t *testing.T) {
 		s.size(size[0], size[1])
 		for _, key := range []string{"0", "1", "2", "3", "4", "?", "?", "/", evil, "enter", "esc"} {
 			s.press(key)
-			if bad := unsafe(s.m.View().Content); bad != "" {
-				t.Errorf("%v, %q: %q", size, key, bad)
-			}
-			for line := range strings.Lines(s.text()) {
-				if strings.HasPrefix(line, "gotach: forged") {
-					t.Errorf("%v, %q: a forged line", size, key)
-				}
-			}
+			testenv.Same(t, fmt.Sprint(size, key), unsafe(s.m.View().Content), "")
+			testenv.Same(t, fmt.Sprint(size, key), unsafe(s.text()), "")
 		}
 	}
 	s.m.Update(polledMsg{err: os.NewSyscallError(evil, os.ErrInvalid)})
-	if bad := unsafe(s.m.View().Content); bad != "" || !strings.Contains(s.text(), "]0;owned") {
-		t.Errorf("notice: %q in %q", bad, s.text())
-	}
+	testenv.Same(t, "a notice", unsafe(s.m.View().Content), "")
+	testenv.Has(t, "a notice", s.text(), "]0;owned")
 }

@@ -104,9 +104,8 @@ func TestPrintedTerminal(t *testing.T) {
 		p := newPTY(t, 100, 40, args...)
 		_, text := p.end()
 		text = strings.ReplaceAll(text, "\r", "") // of the terminal and of a progress bar
-		if bad := unsafe(text); bad != "" || !strings.Contains(text, "owned") {
-			t.Errorf("%q writes %q: %q", args, bad, text)
-		}
+		testenv.Same(t, args, unsafe(text), "")
+		testenv.Has(t, args[0], text, "owned")
 		testenv.Same(t, fmt.Sprintf("%q: colours", args), strings.Contains(text, "\x1b["), args[0] != "convert")
 	}
 	server := "http://" + hostileServer(t) + "/"
@@ -118,13 +117,9 @@ func TestPrintedTerminal(t *testing.T) {
 		}
 		_, text := p.end()
 		for _, bad := range []string{"\x1b]0;owned", "\x1b[35m", "\u009b", "\u202e", "\ngotach: forged"} {
-			if strings.Contains(text, bad) {
-				t.Errorf("top %q writes %q", what, bad)
-			}
+			testenv.FailIf(t, strings.Contains(text, bad), "top %q writes %q", what, bad)
 		}
-		if !strings.Contains(text, want) {
-			t.Errorf("top %q has not written %q: %q", what, want, text)
-		}
+		testenv.Has(t, "top "+what, text, want)
 	}
 }
 
@@ -143,17 +138,14 @@ func TestTopOutside(t *testing.T) {
 	p.await(t, ", from outside")
 	p.await(t, "os.(*File).Read")
 	p.press("q")
-	if code, text := p.end(); code != 0 {
-		t.Errorf("exit code %d: %q", code, text)
-	}
-	if left := testenv.Must(os.ReadDir(temp)); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	code, text := p.end()
+	testenv.Same(t, text+": exit code", code, 0)
+	testenv.Empty(t, temp)
 
 	p = newPTY(t, 100, 40, "top", "1073741824")
-	if code, text := p.end(); code != 1 || !strings.Contains(text, "no such process") {
-		t.Errorf("exit code %d: %q", code, text)
-	}
+	code, text = p.end()
+	testenv.Same(t, text+": exit code", code, 1)
+	testenv.Has(t, "top", text, "no such process")
 }
 
 // gotach top works in a terminal that does not know its size, as those of containers, and in tiny and huge ones, also when the
@@ -179,9 +171,8 @@ func TestTopTerminals(t *testing.T) {
 			p.press("1")
 			p.await(t, "main.")
 			p.press("\x03")
-			if code, text := p.end(); code != exitOK || strings.Contains(text, "panic") {
-				t.Errorf("%d×%d: exit %d: %q", c.width, c.height, code, text[max(0, len(text)-2000):])
-			}
+			code, text := p.end()
+			testenv.FailIf(t, code != exitOK || strings.Contains(text, "panic"), "%d×%d: exit %d: %q", c.width, c.height, code, text[max(0, len(text)-2000):])
 		})
 	}
 }
@@ -192,9 +183,8 @@ func TestTopIrregular(t *testing.T) {
 	must(unix.Mkfifo(pipe, 0o600))
 	for path, want := range map[string]string{pipe: "it is a pipe", "/dev/zero": "it is a device"} {
 		p := newPTY(t, 80, 24, "top", path)
-		if _, text := p.end(); !strings.Contains(text, want) {
-			t.Errorf("top %s: %q", path, text)
-		}
+		_, text := p.end()
+		testenv.Has(t, "top "+path, text, want)
 	}
 }
 
@@ -237,31 +227,25 @@ func TestView(t *testing.T) {
 		must(cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 		url := strings.TrimSpace(testenv.Must(out.ReadString('\n')))
-		if body, status := fetch(url); status != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
-			t.Fatalf("%s: %d %.100s", url, status, body)
-		}
-		if _, status := fetch(url[:len(url)-10] + "/"); status != http.StatusNotFound {
-			t.Errorf("a wrong token: %d", status)
-		}
+		body, status := fetch(url)
+		testenv.FailIf(t, status != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>"), "%s: %d %.100s", url, status, body)
+		_, status = fetch(url[:len(url)-10] + "/")
+		testenv.Same(t, "status, with a wrong token", status, http.StatusNotFound)
 		page := getter(fetch).waitFor(t, url, "", 0)
 		if c.opens {
 			testenv.Await(func() bool { _, err := os.Stat(opened); return err == nil })
 		}
 		text, _ := os.ReadFile(opened)
-		if c.opens && string(text) != url || !c.opens && len(text) > 0 {
-			t.Errorf("%s: the browser was opened with %q", c.name, text)
-		}
+		testenv.FailIf(t, c.opens && string(text) != url || !c.opens && len(text) > 0, "%s: the browser was opened with %q", c.name, text)
 		if i == 0 {
 			writeFile(t, filepath.Join(dir, "x.2.tach"), 2, 50)
 			page = getter(fetch).waitFor(t, url, "", page.Generation)
 		}
 		testenv.Same(t, c.name+": samples", page.Head.Sides[0].Samples, 150)
 		must(cmd.Process.Signal(syscall.SIGINT)) // Ctrl-C
-		if rest, err := io.ReadAll(out); cmd.Wait() != nil || err != nil || len(rest) > 0 {
-			t.Errorf("after Ctrl-C: %v, %v, %q\n%s", cmd.ProcessState, err, rest, &stderr)
-		}
-		if got := stderr.String(); !strings.Contains(got, c.stderr) || (c.stderr == "") == strings.Contains(got, "none was opened") {
-			t.Errorf("%s: it says %q", c.name, got)
-		}
+		testenv.Same(t, "printed after Ctrl-C", string(testenv.Must(io.ReadAll(out))), "")
+		testenv.Fails(t, "Ctrl-C", cmd.Wait(), "")
+		got := stderr.String()
+		testenv.FailIf(t, !strings.Contains(got, c.stderr) || (c.stderr == "") == strings.Contains(got, "none was opened"), "%s: it says %q", c.name, got)
 	}
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -51,15 +51,10 @@ func TestLocksFit(t *testing.T) {
 	table.render("x.tach", &locks.Locks{Locks: []locks.Lock{lock}, Tick: 1120 * time.Microsecond})
 	text := table.b.String()
 	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(line) - 1; n > 80 {
-			t.Errorf("%d columns: %s", n, line)
-		}
+		n := utf8.RuneCountInString(line) - 1
+		testenv.FailIf(t, n > 80, "%d columns: %s", n, line)
 	}
-	for _, want := range []string{"main.go:27", "main.go:38"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in:\n%s", want, text)
-		}
-	}
+	testenv.Has(t, "the table", text, "main.go:27", "main.go:38")
 }
 
 // A table with any names fits into its width and has no control characters.
@@ -85,12 +80,9 @@ func TestTableFits(t *testing.T) {
 				table := &reportTable{width: columns, o: o, r: r, p: p, name: "x.tach", format: "tach", spark: columns == 120}
 				for line := range strings.Lines(string(table.render())) {
 					line = strings.TrimSuffix(line, "\n")
-					if n := utf8.RuneCountInString(line); n > columns {
-						t.Errorf("by %s: %d columns, not %d: %s", by, n, columns, line)
-					}
-					if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
-						t.Errorf("by %s: %q", by, line)
-					}
+					n := utf8.RuneCountInString(line)
+					testenv.FailIf(t, n > columns, "by %s: %d columns, not %d: %s", by, n, columns, line)
+					testenv.FailIf(t, strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }), "by %s: %q", by, line)
 				}
 			}
 		}
@@ -124,33 +116,20 @@ func TestDemo(t *testing.T) {
 	t.Setenv("PROFILE_ROTATE", "60s")
 	t.Setenv("PROFILE_EXPORT", "collapsed="+folded)
 	text := ok(t, "demo", "-d", "300ms", "-o", out)
-	for _, want := range []string{"hot CPU", "mutex", "pipeline", "sleep", "file", "network", "garbage", "gotach view " + out + " opens it", "defer profiler.Start().Stop()"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in:\n%s", want, text)
-		}
-	}
-	if report := ok(t, "report", out); !strings.Contains(text, report) {
-		t.Errorf("report:\n%s\nis not in what demo printed:\n%s", report, text)
-	}
-	if text := ok(t, "verify", out, folded); strings.Count(text, "OK") != 2 || !strings.Contains(text, "checksum right") {
-		t.Error(text)
-	}
-	if text := ok(t, "info", "--json", out); !strings.Contains(text, `"budget_percent": 10,`) {
-		t.Error(text)
-	}
-	if names, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(names) != 2 {
-		t.Errorf("%q, %v", names, err)
-	}
+	testenv.Has(t, "the demo", text, "hot CPU", "mutex", "pipeline", "sleep", "file", "network", "garbage", "gotach view "+out+" opens it", "defer profiler.Start().Stop()")
+	testenv.Has(t, "the demo", text, ok(t, "report", out))
+	testenv.Has(t, "verify", ok(t, "verify", out), "OK", "checksum right")
+	testenv.Has(t, "verify", ok(t, "verify", folded), "OK")
+	testenv.Has(t, "info", ok(t, "info", "--json", out), `"budget_percent": 10,`)
+	testenv.Same(t, "files", len(testenv.Must(os.ReadDir(dir))), 2)
 }
 
 // ok runs a command that must succeed and say nothing on standard error.
 func ok(t *testing.T, args ...string) string {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	if code := run(args, nil, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
-		t.Fatalf("%v: exit %d: %s", args, code, stderr.String())
-	}
-	return stdout.String()
+	out, errs, code := ran(args...)
+	testenv.FailIf(t, code != exitOK || errs != "", "%v: exit %d: %s", args, code, errs)
+	return out
 }
 
 // A line of help is at most 80 columns long, whatever the source's is. Only commands of examples are not broken. Help texts stand in raw
@@ -158,9 +137,7 @@ func ok(t *testing.T, args ...string) string {
 func TestHelp(t *testing.T) {
 	root := newRoot(&env{ctx: t.Context()})
 	for _, c := range append(root.Commands(), root) {
-		if strings.Contains(c.Short+c.Long+c.Example, "\t") {
-			t.Errorf("help of %s has a tab", c.Name())
-		}
+		testenv.FailIf(t, strings.Contains(c.Short+c.Long+c.Example, "\t"), "help of %s has a tab", c.Name())
 		args := []string{"help", c.Name()}
 		if c == root {
 			args = args[:1]
@@ -168,13 +145,9 @@ func TestHelp(t *testing.T) {
 		text := ok(t, args...)
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
-			if utf8.RuneCountInString(line) > helpWidth && !strings.HasPrefix(line, "  gotach ") {
-				t.Errorf("%s: %q", c.Name(), line)
-			}
+			testenv.FailIf(t, utf8.RuneCountInString(line) > helpWidth && !strings.HasPrefix(line, "  gotach "), "%s: %q", c.Name(), line)
 		}
-		if strings.Count(text, "\n") < 4 {
-			t.Errorf("help of %s: %s", c.Name(), text)
-		}
+		testenv.FailIf(t, strings.Count(text, "\n") < 4, "help of %s: %s", c.Name(), text)
 	}
 }
 
@@ -201,15 +174,9 @@ func TestDiffTable(t *testing.T) {
 		{true, []string{"-25.0 %..+75.0 %     CPU        main.work\n", "+1.00       not tested        waits      [runnable]\n"}, []string{"--all"}},
 	} {
 		got := string(diffTable([2][]string{{"a"}, {"b"}}, d, diffFlags{all: c.all}, false, 100))
-		for _, want := range c.wants {
-			if !strings.Contains(got, want) {
-				t.Errorf("no %q in\n%s", want, got)
-			}
-		}
+		testenv.Has(t, "the table", got, c.wants...)
 		for _, none := range c.nones {
-			if strings.Contains(got, none) {
-				t.Errorf("%q in\n%s", none, got)
-			}
+			testenv.FailIf(t, strings.Contains(got, none), "%q in\n%s", none, got)
 		}
 	}
 }

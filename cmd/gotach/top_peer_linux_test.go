@@ -4,16 +4,24 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gotach/profiler"
+	"github.com/gotach/profiler/httpprof"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
+
+	"golang.org/x/sys/unix"
 )
 
 // A tmux is a terminal that a test looks at.
@@ -109,13 +117,9 @@ func checkTop(t *testing.T, what, status string, env ...string) {
 		lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 		testenv.Same(t, "lines of "+s, len(lines), size[1])
 		for _, line := range lines {
-			if utf8.RuneCountInString(line) > size[0] {
-				t.Errorf("a line of more than %d columns: %q", size[0], line)
-			}
+			testenv.FailIf(t, utf8.RuneCountInString(line) > size[0], "a line of more than %d columns: %q", size[0], line)
 		}
-		if !strings.Contains(lines[0], status) || !strings.Contains(lines[len(lines)-1], "q quit") {
-			t.Errorf("the first line lacks the state, or the last one the keys:\n%s", s)
-		}
+		testenv.FailIf(t, !strings.Contains(lines[0], status) || !strings.Contains(lines[len(lines)-1], "q quit"), "the first line lacks the state, or the last one the keys:\n%s", s)
 		x.press("s", "by total")
 		x.press("S", "by self")
 		x.keys("/", "hash", "Enter")
@@ -151,4 +155,77 @@ func TestPeerTop(t *testing.T) {
 	})
 	stop()
 	checkTop(t, file, "► PLAYING", "NO_COLOR=1")
+}
+
+// TestPeerOpens: commands open nothing that a file names, neither as a source file nor as an executable, but what the user named.
+func TestPeerOpens(t *testing.T) {
+	strace := testenv.Command(t, "strace", "apt-get install strace")
+	dir := t.TempDir()
+	secret, path := filepath.Join(dir, "secret"), filepath.Join(dir, "x.tach")
+	must(os.Mkdir(secret, 0o700))
+	named := func(name string) string {
+		must(os.WriteFile(filepath.Join(secret, name), []byte("one\ntwo\nthree\n"), 0o600))
+		return filepath.Join(secret, name)
+	}
+	writeFixture(path, func(f *fixture, _ []string) {
+		frames := []tachyon.Frame{own("main.go", "main", 9)}
+		for _, name := range []string{"id_rsa", "wp-config.php", "a.py", "b.c", "c.pl", "d.go"} {
+			frames = append(frames, tachyon.Frame{File: named(name), Func: "main." + name, Line: 2}, tachyon.Frame{File: dir + "/none/../secret/" + name, Func: "main.up", Line: 2})
+		}
+		for i := range frames {
+			f.add(uint64(i), 1, onCPU, frames[i:]...)
+			f.add(uint64(i), 2, onCPU, frames[i:]...)
+			f.goroutine(uint64(i), frames[i].Func, frames[i].File+":2")
+		}
+		f.session = tachyon.Session{Program: named("program"), Executable: named("executable"), BuildID: "x", GOOS: "linux", Source: "native"}
+		must(f.w.AddMetadata(tachyon.KindPCs, tachyon.LeafPCs{TextStart: 1, TextSize: 99, PCs: []tachyon.LeafPC{{Addr: 2, CPU: 1, Wall: 1}}}))
+	})
+	log := filepath.Join(dir, "log")
+	cmd := testCommand(t, "hostile")
+	cmd.Args = append([]string{strace, "-f", "-qq", "-o", log, "-e", "trace=open,openat,openat2,stat,newfstatat,statx,readlink,readlinkat,execve", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path, cmd.Stdin = strace, strings.NewReader(path)
+	testenv.Run(t, cmd)
+	opened := regexp.MustCompile(`open[^"]*"[^"]*secret[^"]*".*`).FindAllString(string(testenv.Must(os.ReadFile(log))), -1)
+	testenv.SameList(t, "opened", opened, nil)
+}
+
+func init() { programs["watched"] = watched }
+
+// watched OUT is a program that writes a profile and serves httpprof.Handler. It prints its address.
+func watched() {
+	defer profiler.Start(profiler.Output(os.Args[1])).Stop()
+	lock := make(chan struct{}, 1)
+	for range 3 {
+		go busy(lock)
+	}
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
+	fmt.Println(l.Addr())
+	go http.Serve(l, httpprof.Handler())
+	var b [1]byte
+	os.Stdin.Read(b[:]) // until the test ends
+}
+
+func busy(lock chan struct{}) {
+	for {
+		lock <- struct{}{}
+		hash(5)
+		<-lock
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// startWatched starts that program. It ends when stop is called.
+func startWatched(t *testing.T, out string) (pid int, address string, stop func()) {
+	t.Helper()
+	cmd := testCommand(t, "watched", out)
+	cmd.Stderr = os.Stderr
+	stdin, stdout := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
+	must(cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	testenv.Must(fmt.Fscan(stdout, &address))
+	return cmd.Process.Pid, address, func() {
+		stdin.Close()
+		_, _ = io.Copy(io.Discard, stdout)
+		must(cmd.Wait())
+	}
 }

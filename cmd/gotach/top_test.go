@@ -3,7 +3,6 @@ package main
 import (
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +27,6 @@ func newTopScreen(t *testing.T, p paint, unicode bool) *topScreen {
 }
 
 func newTopScreenOf(t *testing.T, fill func(*fixture, []string), p paint, unicode bool) *topScreen {
-	t.Helper()
 	path := filepath.Join(t.TempDir(), "locks.tach")
 	writeFixture(path, fill)
 	w := testenv.Must(top.File(path))
@@ -86,19 +84,13 @@ func (s *topScreen) text() string { return escapes.ReplaceAllString(s.m.View().C
 func (s *topScreen) lacks(text string, list ...string) {
 	s.t.Helper()
 	for _, w := range list {
-		if strings.Contains(text, w) {
-			s.t.Errorf("the screen has %q:\n%s", w, text)
-		}
+		testenv.FailIf(s.t, strings.Contains(text, w), "the screen has %q:\n%s", w, text)
 	}
 }
 
 func (s *topScreen) has(text string, want ...string) {
 	s.t.Helper()
-	for _, w := range want {
-		if !strings.Contains(text, w) {
-			s.t.Errorf("the screen lacks %q:\n%s", w, text)
-		}
-	}
+	testenv.Has(s.t, "the screen", text, want...)
 }
 
 // The screen fits into terminals of all sizes, in all views, with and without colours and Unicode.
@@ -110,17 +102,11 @@ func TestTopFits(t *testing.T) {
 			for _, key := range []string{"0", "1", "2", "3", "4", "?", "?", "/", "esc"} {
 				text := s.press(key)
 				lines := strings.Split(s.m.View().Content, "\n")
-				if len(lines) > max(size[1], 8) || size[1] >= 12 && len(lines) != size[1] {
-					t.Errorf("%v: %d lines after %s:\n%s", size, len(lines), key, text)
-				}
+				testenv.FailIf(t, len(lines) > max(size[1], 8) || size[1] >= 12 && len(lines) != size[1], "%v: %d lines after %s:\n%s", size, len(lines), key, text)
 				for _, line := range lines {
-					if lipgloss.Width(line) > size[0] {
-						t.Errorf("%v: a line of %d columns after %s: %q", size, lipgloss.Width(line), key, line)
-					}
+					testenv.FailIf(t, lipgloss.Width(line) > size[0], "%v: a line of %d columns after %s: %q", size, lipgloss.Width(line), key, line)
 				}
-				if !bool(colours) && strings.ContainsAny(s.m.View().Content, "\x1b█▁…░●■►←") {
-					t.Errorf("%v: escapes or Unicode after %s: %q", size, key, s.m.View().Content)
-				}
+				testenv.FailIf(t, !bool(colours) && strings.ContainsAny(s.m.View().Content, "\x1b█▁…░●■►←"), "%v: escapes or Unicode after %s: %q", size, key, s.m.View().Content)
 			}
 		}
 	}
@@ -134,9 +120,7 @@ func TestTopShows(t *testing.T) {
 	s.has(text, "1.20s  30.0 %    1.20s        0", "[sync.Mutex.Lock]", "800ms  20.0 %    2.00s    800ms")
 	s.has(s.press("2"), "[2 Blocked]", "1.20s  37.5 %", "[sync.Mutex.Lock] main.(*cache).get  cache.go:31")
 	s.has(s.press("3"), "[3 Locks]", "1.20s      42   30.0ms           2  Mutex in main.(*cache).get  sync.Mutex 1", "held  [sleep] main.load  cache.go:60")
-	if text := s.press("3"); !slices.ContainsFunc(strings.Split(text, "\n"), func(l string) bool { return strings.TrimSpace(l) == "CHANNEL OR GROUP" }) {
-		t.Errorf("what is no lock has no heading:\n%s", text)
-	}
+	testenv.FailIf(t, !regexp.MustCompile(`(?m)^ *CHANNEL OR GROUP *$`).MatchString(s.text()), "what is no lock has no heading:\n%s", s.text())
 	s.has(s.press("4"), "[4 Goroutines]", "AVERAGE", "4.00", "[creator unknown]")
 	s.has(s.press("0"), "[0 All]", "FUNCTION", "BLOCKED AT", "LOCK, CHANNEL OR GROUP", "CREATED BY")
 	s.has(s.size(200, 60), "GOROUTINES DURING THE WINDOW", "on CPU", "blocked", "main.serve  cache.go:14 (12–14)")
@@ -168,9 +152,8 @@ func TestTopKeys(t *testing.T) {
 	s.has(s.press("s"), "by total")
 	text := s.press("s")
 	s.has(text, "by cpu")
-	if i, j := strings.Index(text, "main.serve"), strings.Index(text, "[sleep]"); i < 0 || i > j {
-		t.Errorf("by cpu main.serve is not first:\n%s", text)
-	}
+	i, j := strings.Index(text, "main.serve"), strings.Index(text, "[sleep]")
+	testenv.FailIf(t, i < 0 || i > j, "by cpu main.serve is not first:\n%s", text)
 	text = s.press("S", "S", "c")
 	s.has(text, "CPU time, by self", "800ms 100.0 %    800ms")
 	s.lacks(text, "[sleep]")
@@ -191,9 +174,7 @@ func TestTopKeys(t *testing.T) {
 		testenv.Same(t, c.keys, s.m.windows[s.m.window], c.window)
 	}
 	s.press("left")
-	if s.m.at.After(s.m.look.Last) || s.m.at.Before(s.m.look.First) {
-		t.Errorf("left: %v is not between %v and %v", s.m.at, s.m.look.First, s.m.look.Last)
-	}
+	testenv.FailIf(t, s.m.at.After(s.m.look.Last) || s.m.at.Before(s.m.look.First), "left: %v is not between %v and %v", s.m.at, s.m.look.First, s.m.look.Last)
 	s.press("l", ">", ">")
 	s.has(s.press("space"), "► PLAYING 4x")
 	s.has(s.press("space"), "‖ PAUSED")
@@ -203,15 +184,12 @@ func TestTopKeys(t *testing.T) {
 	s.size(80, 12)
 	before := s.press("1")
 	after := s.press("down")
-	if before == after {
-		t.Errorf("down does not scroll:\n%s", after)
-	}
+	testenv.FailIf(t, before == after, "down does not scroll:\n%s", after)
 	s.has(s.press("end"), "main.(*cache).refresh")
 	s.has(s.press("tab"), "[2 Blocked]")
 	_, cmd := s.m.Update(tea.KeyPressMsg{Text: "q"})
-	if _, ok := cmd().(tea.QuitMsg); !ok {
-		t.Error("q does not quit")
-	}
+	_, ok := cmd().(tea.QuitMsg)
+	testenv.FailIf(t, !ok, "q does not quit")
 }
 
 // A file that cannot be read ends the program with the reason.
@@ -220,9 +198,8 @@ func TestTopFails(t *testing.T) {
 	defer w.Close()
 	m := newTopModel(t.Context(), w, time.Second, false, true)
 	_, cmd := m.Update(m.poll()())
-	if _, ok := cmd().(tea.QuitMsg); !ok || m.failed == nil || !strings.Contains(m.failed.Error(), "not a Tachyon file") {
-		t.Errorf("error %v", m.failed)
-	}
+	_, ok := cmd().(tea.QuitMsg)
+	testenv.FailIf(t, !ok || m.failed == nil || !strings.Contains(m.failed.Error(), "not a Tachyon file"), "error %v", m.failed)
 }
 
 // A line has the findings; they are looked for again when their time has come or the window is another one. What is set apart comes
@@ -230,22 +207,15 @@ func TestTopFails(t *testing.T) {
 func TestTopFindings(t *testing.T) {
 	s := newTopScreen(t, false, true)
 	s.has(s.size(80, 24), " 1 finding: ")
-	if s.m.query().Findings {
-		t.Error("findings are looked for again at once")
-	}
+	testenv.FailIf(t, s.m.query().Findings, "findings are looked for again at once")
 	s.m.foundAt = time.Now().Add(-time.Hour)
-	if !s.m.query().Findings {
-		t.Error("findings of an hour ago are not looked for again")
-	}
+	testenv.FailIf(t, !s.m.query().Findings, "findings of an hour ago are not looked for again")
 	s.m.foundAt = time.Now()
 	s.m.at = s.m.look.Last.Add(-500*time.Millisecond + time.Nanosecond)
-	if s.do(s.m.refreshed()); s.m.query().Findings || !s.m.foundTo.Equal(s.m.look.To) {
-		t.Errorf("the findings are those until %v, the window ends at %v", s.m.foundTo, s.m.look.To)
-	}
+	s.do(s.m.refreshed())
+	testenv.FailIf(t, s.m.query().Findings || !s.m.foundTo.Equal(s.m.look.To), "the findings are those until %v, the window ends at %v", s.m.foundTo, s.m.look.To)
 	s.m.found, s.m.look.States.Apart = nil, []profile.Apart{{What: "profiling endpoints", Wall: time.Second}}
 	s.has(s.text(), " Nothing stands out.", " set apart: profiling endpoints 1.00s; a shows it")
 	s.has(s.press("a"), "with what is apart")
-	if !s.m.query().Apart {
-		t.Error("a does not show what is set apart")
-	}
+	testenv.FailIf(t, !s.m.query().Apart, "a does not show what is set apart")
 }

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,35 +65,26 @@ func TestViewLarge(t *testing.T) {
 	served(t, v, func(t *testing.T, get getter) {
 		first := get.waitFor(t, "/", "", 0).Head
 		some := first.Sides[0].Samples / samples
-		if want := fmt.Sprintf("%d of %d files", some, files); first.Sketch != want || some < 2 || some > files/2 {
-			t.Errorf("it begins with %q and %d files, want %q", first.Sketch, some, want)
-		}
+		want := fmt.Sprintf("%d of %d files", some, files)
+		testenv.FailIf(t, first.Sketch != want || some < 2 || some > files/2, "it begins with %q and %d files, want %q", first.Sketch, some, want)
 		// The first and the last file are there. In between nothing is recorded.
-		if length := first.Sides[0].To; length < (files-1)*1_000_000+samples*1000 {
-			t.Errorf("it begins with %d µs", length)
-		}
+		testenv.Within(t, "µs at first", first.Sides[0].To, (files-1)*1_000_000+samples*1000, files*1_000_000)
 		whole := get.waitFor(t, "/", "", 1)
-		if got := whole.Head.Sides[0].Samples; got != files*samples || whole.Head.Sketch != "" || !whole.Head.NoLatency {
-			t.Errorf("then it has %d samples, %q", got, whole.Head.Sketch)
-		}
+		got := whole.Head.Sides[0].Samples
+		testenv.FailIf(t, got != files*samples || whole.Head.Sketch != "" || !whole.Head.NoLatency, "then it has %d samples, %q", got, whole.Head.Sketch)
 		start := int64(whole.Head.Sides[0].StartUS)
 		span := page.Span{From: start + 7_100_000, To: start + 8_200_000}
-		if list, _ := v.timed([]string{dir}, span); len(list) != 4 || filepath.Base(list[0].path) != "x.06.tach" {
-			t.Errorf("the range is in %v", list)
-		}
+		list, _ := v.timed([]string{dir}, span)
+		testenv.FailIf(t, len(list) != 4 || filepath.Base(list[0].path) != "x.06.tach", "the range is in %v", list)
 		part := get.waitFor(t, "/", fmt.Sprintf("from=%d&to=%d", span.From, span.To), 0)
 		// 1.1 s less the 100 ms after the samples of each file
-		if got := part.Head.Sides[0].Samples; got < 995 || got > 1005 {
-			t.Errorf("the range has %d samples", got)
-		}
+		testenv.Within(t, "samples of the range", part.Head.Sides[0].Samples, 995, 1005)
 	})
 	// Also if only some of the files are shown first, one that cannot be read is an error at the start.
 	must(v.check())
 	wrong := filepath.Join(dir, "x.02.tach")
 	must(os.WriteFile(wrong, []byte("nothing"), 0o600))
-	if err := v.check(); err == nil || !strings.Contains(err.Error(), wrong) {
-		t.Errorf("with a wrong file: %v", err)
-	}
+	testenv.Fails(t, "with a wrong file", v.check(), wrong)
 }
 
 // TestViewGrows: while a program writes its file, what it wrote since then is shown too, and all when it is finished.

@@ -31,9 +31,7 @@ func program(t *testing.T, u *UI) (temp string) {
 		testenv.OK(t, u.Close())
 		stop()
 		<-ended
-		if left, err := filepath.Glob(filepath.Join(temp, "gotach-*")); err != nil || len(left) > 0 {
-			t.Errorf("the handler leaves %v (%v)", left, err)
-		}
+		testenv.SameList(t, "left", testenv.Must(filepath.Glob(filepath.Join(temp, "gotach-*"))), nil)
 		testenv.Await(func() bool { return left() == "" })
 		testenv.Same(t, "goroutines that are left", left(), "")
 	})
@@ -84,14 +82,11 @@ func status(t *testing.T, u *UI, is func(*page.Status) bool) (s page.Status) {
 	testenv.Await(func() bool {
 		s = page.Status{}
 		code, body := get(u, "data/status?generation=0")
-		if err := json.Unmarshal([]byte(body), &s); err != nil || code != http.StatusOK {
-			t.Fatalf("%d %s", code, body)
-		}
+		testenv.Same(t, body, code, http.StatusOK)
+		testenv.OK(t, json.Unmarshal([]byte(body), &s))
 		return is(&s)
 	})
-	if !is(&s) {
-		t.Fatalf("the status stays %+v", s)
-	}
+	testenv.FailIf(t, !is(&s), "the status stays %+v", s)
 	return s
 }
 
@@ -101,19 +96,14 @@ func TestRecording(t *testing.T) {
 	u.l = limits{length: 100 * time.Millisecond, size: 1 << 20, unasked: time.Hour, kept: time.Hour, look: time.Millisecond}
 	program(t, u)
 	testenv.Same(t, "before the page is opened", code(u, "data/status"), http.StatusGone)
-	if code, body := get(u, ""); code != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>") {
-		t.Fatalf("the page: %d %.100s", code, body)
-	}
+	_, body := get(u, "")
+	testenv.Has(t, "the page", body, "<!doctype html>")
 	first := status(t, u, func(s *page.Status) bool { return s.Again && s.Head != nil && !s.Growing && s.Progress == "" }).Head.Sides[0]
-	if first.Duration <= 0 || first.Samples == 0 || len(first.Facts) == 0 {
-		t.Errorf("the recording is %+v", first)
-	}
+	testenv.FailIf(t, first.Duration <= 0 || first.Samples == 0 || len(first.Facts) == 0, "the recording is %+v", first)
 	testenv.Same(t, "the page again", code(u, ""), http.StatusOK)
 	testenv.Same(t, "no other recording has begun", status(t, u, func(s *page.Status) bool { return true }).Again, true)
 	testenv.Same(t, "a new recording", code(u, "?new=1"), http.StatusSeeOther)
-	if second := status(t, u, func(s *page.Status) bool { return s.Head != nil }).Head.Sides[0]; !second.Start.After(first.Start) {
-		t.Errorf("the second recording began at %v, the first at %v", second.Start, first.Start)
-	}
+	status(t, u, func(s *page.Status) bool { return s.Head != nil && s.Head.Sides[0].Start.After(first.Start) })
 	testenv.OK(t, u.Close())
 	testenv.Same(t, "after Close", code(u, ""), http.StatusServiceUnavailable)
 }
@@ -137,9 +127,8 @@ func TestBeside(t *testing.T) {
 	w := <-answer
 	testenv.Same(t, "status", w.Code, http.StatusOK)
 	r := testenv.Must(reader.New(w.Body))
-	if s := testenv.Must(r.Metadata()).Session; s == nil || s.Duration < time.Second || s.Samples == 0 || s.Source != "portable" {
-		t.Errorf("the session is %+v", s)
-	}
+	s := testenv.Must(r.Metadata()).Session
+	testenv.FailIf(t, s == nil || s.Duration < time.Second || s.Samples == 0 || s.Source != "portable", "the session is %+v", s)
 }
 
 // TestLimits: a recording ends when nobody asks for it or its file is large, and is removed later. The session that it is
@@ -209,9 +198,8 @@ func TestRefused(t *testing.T) {
 	} {
 		code, body := get(u, c.path, c.header...)
 		testenv.Same(t, c.name+": "+body, code, c.want)
-		if left, _ := os.ReadDir(temp); code != http.StatusOK && c.want != http.StatusForbidden && len(left) > 0 {
-			t.Errorf("%s began %v", c.name, left)
-		}
+		left, _ := os.ReadDir(temp)
+		testenv.FailIf(t, code != http.StatusOK && c.want != http.StatusForbidden && len(left) > 0, "%s began %v", c.name, left)
 	}
 	w := httptest.NewRecorder()
 	u.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/debug/gotach/", nil))

@@ -47,9 +47,7 @@ func TestSweep(t *testing.T) {
 	slices.Sort(want)
 	testenv.NoDiff(t, "left", cmp.Diff(want, got))
 	testenv.OK(t, errors.Join(remove(), removeNext()))
-	if _, err := os.Stat(mine); err == nil {
-		t.Error("the folder is not removed")
-	}
+	testenv.Is(t, "the folder", testenv.Err(os.Stat(mine)), os.ErrNotExist)
 }
 
 // TestShared: files share the session of the first one, which ends with the last one. If it fails, the next file has

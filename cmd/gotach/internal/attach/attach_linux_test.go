@@ -43,9 +43,7 @@ func buildOf(t *testing.T, name, toolchain string, flags ...string) string {
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module target\n\ngo 1.19\n"), 0o644))
 	cmd := exec.Command("go", append(append([]string{"build", "-o", "target"}, flags...), "main.go")...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOTOOLCHAIN="+toolchain)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, out)
-	}
+	testenv.Run(t, cmd)
 	return filepath.Join(dir, "target")
 }
 
@@ -93,9 +91,7 @@ func (x *target) waits(t *testing.T) *target {
 		}
 		return waiting >= 32
 	})
-	if waiting < 32 {
-		t.Fatalf("%d goroutines wait", waiting)
-	}
+	testenv.FailIf(t, waiting < 32, "%d goroutines wait", waiting)
 	return x
 }
 
@@ -175,13 +171,9 @@ func compareBy(t *testing.T, p *Process, x *target) {
 	t.Helper()
 	before := x.stack(t)
 	list, _, err := p.Goroutines()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	compareTo(t, list, before, x.stack(t))
-	if p.procs() == 0 {
-		t.Error("GOMAXPROCS is not known")
-	}
+	testenv.FailIf(t, p.procs() == 0, "GOMAXPROCS is not known")
 }
 
 func compareTo(t *testing.T, list []instant.Goroutine, before, after map[uint64]instant.Goroutine) {
@@ -193,16 +185,12 @@ func compareTo(t *testing.T, list []instant.Goroutine, before, after map[uint64]
 			continue
 		}
 		got := instant.Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Frames: shownFrames(g.Frames), CreatedBy: g.CreatedBy, CreatedAt: g.CreatedAt}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("got  %+v\nwant %+v", got, want)
-		}
-		if same++; strings.Contains(fmt.Sprint(g.Labels), "tenant") && !reflect.DeepEqual(g.Labels, map[string]string{"tenant": "a", "kind": "test"}) {
-			t.Errorf("labels %v", g.Labels)
+		testenv.FailIf(t, !reflect.DeepEqual(got, want), "got  %+v\nwant %+v", got, want)
+		if same++; g.Labels["tenant"] != "" {
+			testenv.Same(t, "labels", fmt.Sprint(g.Labels), "map[kind:test tenant:a]")
 		}
 	}
-	if same < 31 {
-		t.Errorf("%d of %d goroutines compared, of %d that it says", same, len(list), len(before))
-	}
+	testenv.FailIf(t, same < 31, "%d of %d goroutines compared, of %d that it says", same, len(list), len(before))
 }
 
 // A program that was stripped says of itself what is read of it.
@@ -247,12 +235,8 @@ func TestCore(t *testing.T) {
 					t.Errorf("no goroutine in burn, %d moved", moved)
 				}
 			}
-			if _, err := OpenCore(path, os.Args[0]); err == nil || !strings.Contains(err.Error(), "another build") {
-				t.Errorf("another executable: %v", err)
-			}
-			if _, err := OpenCore(program, ""); err == nil || !strings.Contains(err.Error(), "no core file") {
-				t.Errorf("no core: %v", err)
-			}
+			testenv.Fails(t, "another executable", testenv.Err(OpenCore(path, os.Args[0])), "another build")
+			testenv.Fails(t, "no core", testenv.Err(OpenCore(program, "")), "no core file")
 		})
 	}
 }
@@ -269,43 +253,36 @@ func compareInstant(t *testing.T, p *Process, list []instant.Goroutine) {
 	}
 	src := samples(f)
 	for s := range testenv.All(t, src.Samples()) {
-		if state := src.State(s.Status, s.Stack); state != states[s.Goroutine] || s.Wall != time.Microsecond {
-			t.Errorf("goroutine %d: %s for %v, want %s", s.Goroutine, state, s.Wall, states[s.Goroutine])
-		}
+		state := src.State(s.Status, s.Stack)
+		testenv.FailIf(t, state != states[s.Goroutine] || s.Wall != time.Microsecond, "goroutine %d: %s for %v, want %s", s.Goroutine, state, s.Wall, states[s.Goroutine])
 		delete(states, s.Goroutine)
 	}
-	if len(states) > 0 {
-		t.Errorf("no sample of %v", states)
-	}
+	testenv.FailIf(t, len(states) > 0, "no sample of %v", states)
 }
 
 // Functions that the compiler made are known in programs of each version.
 func TestWrappers(t *testing.T) {
 	for _, layouts := range []map[string]*goruntime.Layout{older, goruntime.Layouts} {
 		for version := range layouts {
-			if _, minor, err := layoutOf(version); err != nil || minor >= len(wrappers) || wrappers[minor] == 0 {
-				t.Errorf("%s: %v", version, err)
-			}
+			_, minor, err := layoutOf(version)
+			testenv.FailIf(t, err != nil || minor >= len(wrappers) || wrappers[minor] == 0, "%s: %v", version, err)
 		}
 	}
 }
 
 // What cannot be read is refused with a reason.
 func TestRefused(t *testing.T) {
-	_, err := Open(1 << 30)
-	testenv.Fails(t, "no process", err, "there is no process 1073741824")
+	testenv.Fails(t, "no process", testenv.Err(Open(1<<30)), "there is no process 1073741824")
 	sleep := exec.Command("sleep", "60")
 	testenv.OK(t, sleep.Start())
 	defer func() {
 		_ = sleep.Process.Kill()
 		_ = sleep.Wait()
 	}()
-	_, err = Await(t.Context(), sleep.Process.Pid) // the kernel maps a program after Start has returned
-	testenv.Fails(t, "C", err, "(sleep): it is no Go program")
+	testenv.Fails(t, "C", testenv.Err(Await(t.Context(), sleep.Process.Pid)), "(sleep): it is no Go program") // the kernel maps a program after Start has returned
 	for _, v := range []string{"go1.18", "devel go1.28-abc", "go1.28", "go2.1", "", "go1.27-devel_abc"} {
-		if _, _, err := layoutOf(v); err == nil {
-			t.Errorf("version %q is known", v)
-		}
+		_, _, err := layoutOf(v)
+		testenv.FailIf(t, err == nil, "version %q is known", v)
 	}
 	for _, v := range []string{"go1.19.8", "go1.27rc1", "go1.26.1-fork X:something"} {
 		_, _, err := layoutOf(v)

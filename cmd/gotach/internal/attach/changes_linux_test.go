@@ -3,12 +3,20 @@
 package attach
 
 import (
+	"bytes"
 	"debug/buildinfo"
-	"reflect"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/testenv"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -120,9 +128,8 @@ func TestTorn(t *testing.T) {
 		testenv.OK(t, s.heads([]int{0}, func(i int, b []byte) { heads = append(heads, walk{index: i, head: parse(b, l)}) }))
 		testenv.OK(t, s.walks(heads, fewTries))
 		pcs := heads[0].pcs
-		if never := name == "id" || name == "scan"; heads[0].ok == never || never && pcs != nil || !never && pcs[len(pcs)-1] != 0x400300 {
-			t.Errorf("%s changes: calls %#x", name, pcs)
-		}
+		never := name == "id" || name == "scan"
+		testenv.FailIf(t, heads[0].ok == never || never && pcs != nil || !never && pcs[len(pcs)-1] != 0x400300, "%s changes: calls %#x", name, pcs)
 	}
 	// It may have moved before its stack is read for the first time.
 	s := newScripted()
@@ -131,9 +138,7 @@ func TestTorn(t *testing.T) {
 	words["sp"](s)
 	s.set(theStack+1032, 0x400300, 0x400300) // arm64 has return addresses at the stack pointer
 	testenv.OK(t, s.walks(w, fewTries))
-	if want := []uint64{0x400100, 0x400300}; !reflect.DeepEqual(w[0].pcs, want) {
-		t.Errorf("calls %#x, want %#x", w[0].pcs, want)
-	}
+	testenv.SameList(t, "calls", w[0].pcs, []uint64{0x400100, 0x400300})
 	// A goroutine that moved once is read again, and one that always moves is counted.
 	for _, c := range []struct{ changes, moved int }{{1, 0}, {1 << 30, 1}} {
 		s := newScripted()
@@ -147,9 +152,7 @@ func TestTorn(t *testing.T) {
 		}
 		list, moved, err := s.Goroutines()
 		testenv.OK(t, err)
-		if moved != c.moved || len(list) != 1-c.moved {
-			t.Errorf("%d moved, want %d: %+v", moved, c.moved, list)
-		}
+		testenv.FailIf(t, moved != c.moved || len(list) != 1-c.moved, "%d moved, want %d: %+v", moved, c.moved, list)
 	}
 }
 
@@ -161,24 +164,134 @@ func TestScanned(t *testing.T) {
 		s.part(theG + uint64(s.program.layout.GStatus))[1] = goruntime.GScan >> 8
 		list, n, err := s.Goroutines()
 		testenv.OK(t, err)
-		if n != moved || len(list) != 1-moved || moved == 0 && len(list[0].Frames) != 2 {
-			t.Errorf("in a core: %v; %d moved: %+v", threads != nil, n, list)
-		}
+		testenv.FailIf(t, n != moved || len(list) != 1-moved || moved == 0 && len(list[0].Frames) != 2, "in a core: %v; %d moved: %+v", threads != nil, n, list)
 	}
 }
 
 // Labels count only if the goroutine still has them after they were read: others may lie at their place by then.
 func TestTornLabels(t *testing.T) {
 	s := newScripted()
-	if got := s.labels(theG, theLabels); !reflect.DeepEqual(got, map[string]string{"a": "b"}) {
-		t.Errorf("labels %v", got)
-	}
+	testenv.Same(t, "labels", fmt.Sprint(s.labels(theG, theLabels)), "map[a:b]")
 	s.before = func(addr uint64) {
 		if addr == theLabels+48 {
 			s.set(theG+uint64(goruntime.Layouts["go1.26"].GLabels), theLabels+8)
 		}
 	}
-	if got := s.labels(theG, theLabels); got != nil {
-		t.Errorf("labels %v of a goroutine that has others", got)
+	testenv.Same(t, "labels of a goroutine that has others", len(s.labels(theG, theLabels)), 0)
+}
+
+// A table of functions that says that it has more functions than bytes is damaged.
+func TestTooManyFunctions(t *testing.T) {
+	for _, count := range []uint64{0, 2, 1 << 60, 1 << 61, 1 << 63, math.MaxUint64} {
+		d := append([]byte{0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8}, make([]byte, 80)...)
+		for _, at := range []int{32, 40, 48, 56, 64} {
+			le.PutUint64(d[at:], 72)
+		}
+		le.PutUint64(d[8:], count)
+		testenv.FailIf(t, new(module).init(d) == nil, "%d functions are taken", count)
 	}
+}
+
+// A name has no more bytes than anybody gives one, and tables have no more than fit into memory.
+func TestBoundedTables(t *testing.T) {
+	testenv.Within(t, "bytes of a name", len(text(append(bytes.Repeat([]byte("x"), maxText+9), 0), 0)), 0, maxText)
+	l := goruntime.Layouts["go1.26"]
+	m := &memory{from: func(b []byte, _ []unix.RemoteIovec) (int, error) {
+		le.PutUint64(b[l.ModPCLNTable+8:], maxTables+1)
+		return len(b), nil
+	}}
+	testenv.Fails(t, "large tables", (&functions{mem: m, layout: l}).follow(1), "its tables of functions have 536870913 bytes")
+}
+
+// The list of goroutines of a process that lies gets shorter, or has addresses at the end of memory.
+func TestHostileRoster(t *testing.T) {
+	const list, array = 0x1000, 0x2000
+	var gs []uint64
+	p := &Process{program: &program{allgs: list}}
+	p.from = func(b []byte, from []unix.RemoteIovec) (int, error) {
+		var all []byte
+		switch from[0].Base {
+		case list:
+			for _, v := range []uint64{array, uint64(len(gs)), uint64(len(gs))} {
+				all = le.AppendUint64(all, v)
+			}
+		case array:
+			for _, g := range gs {
+				all = le.AppendUint64(all, g)
+			}
+		default:
+			return 0, errors.New("elsewhere")
+		}
+		return copy(b, all), nil
+	}
+	known := []uint64{0x10000, 0x20000, 0x30000}
+	for _, x := range []struct{ gs, want []uint64 }{
+		{known, known}, {known[:1], known}, {nil, known}, {append(slices.Clone(known), math.MaxUint64-7), known}, {append(slices.Clone(known), 0x40000), append(slices.Clone(known), 0x40000)},
+	} {
+		gs = x.gs
+		_, err := p.refresh()
+		testenv.OK(t, err)
+		testenv.SameList(t, fmt.Sprintf("the roster of %#x", x.gs), p.roster.gs, x.want)
+	}
+}
+
+// Goroutines that all have the same stack have no more calls than may be kept, nor labels.
+func TestManyCalls(t *testing.T) {
+	for most, ok := range map[int]bool{1: false, 3: false, 2 + callsOfLabel: true} {
+		s := newScripted()
+		s.most = most
+		list, _, err := s.Goroutines()
+		testenv.FailIf(t, ok != (err == nil) || ok != (len(list) == 1), "at most %d: %d goroutines, %v", most, len(list), err)
+	}
+}
+
+// The executable of a core is the file that is mapped where the program began, also after others. A list of files that says that it has more than it has gives none.
+func TestFileAt(t *testing.T) {
+	for _, tt := range []struct {
+		count uint64
+		names string
+		addr  uint64
+		want  string
+	}{
+		{3, "/a\x00/b c\x00/d\x00", 0x2000, "/b c"},
+		{3, "/a\x00/b c\x00/d\x00", 0x3fff, "/d"},
+		{3, "/a\x00/b c\x00/d\x00", 0x4000, ""},
+		{3, "/a\x00", 0x3000, ""},
+		{4, "/a\x00", 0x1000, ""},
+		{math.MaxUint64, "/a\x00", 0x1000, ""},
+	} {
+		b := le.AppendUint64(le.AppendUint64(nil, tt.count), 4096)
+		for _, at := range []uint64{0x1000, 0x2000, 0x3000} {
+			b = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, at), at+0x1000), 0)
+		}
+		testenv.Same(t, tt, (&notes{files: append(b, tt.names...)}).fileAt(tt.addr), tt.want)
+	}
+	testenv.Same(t, "a list without a number", (&notes{files: make([]byte, 15)}).fileAt(0), "")
+}
+
+// A core whose parts overlap would have any amount of memory.
+func TestOverlappingCore(t *testing.T) {
+	core := func(parts int) string {
+		b := make([]byte, 64, 64+56*parts)
+		copy(b, "\x7fELF\x02\x01\x01")
+		le.PutUint16(b[16:], uint16(elf.ET_CORE))
+		le.PutUint16(b[18:], uint16(elf.EM_X86_64))
+		le.PutUint32(b[20:], 1)
+		le.PutUint64(b[32:], 64)
+		le.PutUint16(b[52:], 64)
+		le.PutUint16(b[54:], 56)
+		le.PutUint16(b[56:], uint16(parts))
+		for i := range parts {
+			p := make([]byte, 56)
+			le.PutUint32(p, uint32(elf.PT_LOAD))
+			le.PutUint64(p[16:], uint64(i)<<12)
+			le.PutUint64(p[32:], 64)
+			b = append(b, p...)
+		}
+		path := filepath.Join(t.TempDir(), "core")
+		testenv.OK(t, os.WriteFile(path, b, 0o600))
+		return path
+	}
+	testenv.Fails(t, "one part", testenv.Err(OpenCore(core(1), os.Args[0])), "it is of another build")
+	testenv.Fails(t, "overlapping parts", testenv.Err(OpenCore(core(100), os.Args[0])), "overlap")
 }

@@ -66,12 +66,8 @@ func TestAttaches(t *testing.T) {
 			f.Close()
 		}
 	}
-	if left := held(t); len(left) > 0 {
-		t.Errorf("left: %q", left)
-	}
-	if after := heap(); after > before+1<<20 {
-		t.Errorf("%d bytes are in use, %d before", after, before)
-	}
+	testenv.SameList(t, "left", held(t), nil)
+	testenv.Within(t, "bytes in use", heap(), 0, before+1<<20)
 }
 
 // Programs are killed at any moment. Each recording ends, and its file is whole and says of what it is.
@@ -92,22 +88,18 @@ func TestDies(t *testing.T) {
 		})
 		<-killed
 		endsAs(t, r, f, "the process has ended")
-		if s := testenv.Must(f.Metadata()).Session; s.Executable != program || s.Duration <= 0 || s.TicksReached <= at {
-			t.Errorf("killed after tick %d: session %+v", at, s)
-		}
+		s := testenv.Must(f.Metadata()).Session
+		testenv.FailIf(t, s.Executable != program || s.Duration <= 0 || s.TicksReached <= at, "killed after tick %d: session %+v", at, s)
 	}
-	if left := held(t); len(left) > 0 {
-		t.Errorf("left: %q", left)
-	}
+	testenv.SameList(t, "left", held(t), nil)
 }
 
 // endsAs checks why a recording ended, "" if it was stopped, and that its file is whole.
 func endsAs(t *testing.T, r *Recording, f *reader.Reader, why string) {
 	t.Helper()
 	testenv.Fails(t, "the recording", r.Ended, why)
-	if n := readAll(t, f); n < 31 || r.MaxGoroutines < 31 {
-		t.Errorf("%d samples: %+v", n, r)
-	}
+	n := readAll(t, f)
+	testenv.FailIf(t, n < 31 || r.MaxGoroutines < 31, "%d samples: %+v", n, r)
 }
 
 // A program that runs another one in its place ends the recording.
@@ -136,9 +128,7 @@ func TestStopped(t *testing.T) {
 	stat := string(testenv.Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.pid))))
 	testenv.Same(t, "its state", strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[0], "t")
 	testenv.OK(t, unix.PtraceDetach(x.pid))
-	if len(x.stack(t)) < 31 {
-		t.Error("it does not go on")
-	}
+	testenv.FailIf(t, len(x.stack(t)) < 31, "it does not go on")
 }
 
 // A process can be read from its begin, also where the kernel has not mapped its program yet.

@@ -3,15 +3,20 @@
 package attach
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/testenv"
 )
@@ -46,14 +51,10 @@ func TestFarEnds(t *testing.T) {
 	}
 	testenv.Await(complete)
 	end()
-	if len(want) != 11 || len(missing) > 0 {
-		t.Errorf("from outside:\n%q\nwant\n%q, missing %q", got, want, missing)
-	}
+	testenv.FailIf(t, len(want) != 11 || len(missing) > 0, "from outside:\n%q\nwant\n%q, missing %q", got, want, missing)
 	want["dialedUnix"] = strings.Replace(want["listensUnix"], "listener", "connection", 1) // the kernel's tables do not have it
 	for name, end := range farEndsIn(t, inside) {
-		if end != want[name] && !short[name] {
-			t.Errorf("%s, from inside: %q, want %q", name, end, want[name])
-		}
+		testenv.FailIf(t, end != want[name] && !short[name], "%s, from inside: %q, want %q", name, end, want[name])
 	}
 }
 
@@ -139,9 +140,8 @@ func TestReadTable(t *testing.T) {
 				got = "listens " + got
 			}
 		}
-		if _, zero := found[0]; got != tt.want && !(tt.want == unknown && got == "") || zero {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
+		_, zero := found[0]
+		testenv.FailIf(t, got != tt.want && !(tt.want == unknown && got == "") || zero, "%s: %q, want %q", tt.name, got, tt.want)
 	}
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0")) // and as this kernel writes them
 	defer l.Close()
@@ -150,9 +150,8 @@ func TestReadTable(t *testing.T) {
 	f := testenv.Must(os.Open("/proc/self/net/tcp"))
 	defer f.Close()
 	readTable("tcp", f, map[uint64]*descriptor{inodeOf(link): nil}, found)
-	if s := found[inodeOf(link)]; !s.listens || s.at != l.Addr().String() {
-		t.Errorf("%s: %+v, want %s", link, s, l.Addr())
-	}
+	s := found[inodeOf(link)]
+	testenv.FailIf(t, !s.listens || s.at != l.Addr().String(), "%s: %+v, want %s", link, s, l.Addr())
 }
 
 // linkOf returns the link of a socket's descriptor.
@@ -179,9 +178,7 @@ func TestListenedBefore(t *testing.T) {
 			testenv.Skip(t, err.Error())
 		}
 		port := l.Addr().(*net.TCPAddr).Port
-		if got := name(l.(*net.TCPListener)); !strings.HasPrefix(got, "listener tcp ") {
-			t.Errorf("%s: %q", address, got)
-		}
+		testenv.Has(t, address, name(l.(*net.TCPListener)), "listener tcp ")
 		accepts := testenv.Must(net.Dial("tcp", fmt.Sprint("127.0.0.1:", port)))
 		accepted := testenv.Must(l.Accept())
 		testenv.Same(t, address, name(accepted.(*net.TCPConn)), fmt.Sprintf("connection tcp :%d from 127.0.0.1", port))
@@ -192,4 +189,49 @@ func TestListenedBefore(t *testing.T) {
 		testenv.Same(t, address, name(dialed.(*net.TCPConn)), "connection tcp "+server.Addr().String())
 		dialed.Close()
 	}
+}
+
+// A recording from outside and the program's own profile of the same time have the same locks, channels and groups in the same order, with
+// the same names.
+func TestWaits(t *testing.T) {
+	for _, mode := range []string{"-buildmode=exe", "-buildmode=pie"}[:testenv.Brief(1, 2)] {
+		x, out, inside, end := profiled(t, "waits", mode)
+		outside := filepath.Join(t.TempDir(), "outside.tach")
+		out.Scan()
+		recordTo(t, x, outside, 1000, func(stop func()) { stop() })
+		end()
+		got, want := objectsIn(t, outside), objectsIn(t, inside)
+		testenv.FailIf(t, !slices.Equal(got, want) || len(want) != 9, "%s, from outside:\n%s\nfrom inside:\n%s", mode, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// profiled starts a program of testdata, which profiles itself to the file inside until end is called. out has the lines that it prints.
+func profiled(t *testing.T, name string, flags ...string) (x *target, out *bufio.Scanner, inside string, end func()) {
+	notEmulated(t)
+	dir := t.TempDir()
+	program, inside := filepath.Join(dir, name), filepath.Join(dir, "inside.tach")
+	testenv.OK(t, testenv.Build(program, "./testdata/"+name, nil, flags...))
+	cmd := exec.Command(program, inside)
+	cmd.Stderr = os.Stderr
+	in, lines := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
+	testenv.OK(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return &target{pid: cmd.Process.Pid}, bufio.NewScanner(lines), inside, func() {
+		testenv.OK(t, in.Close())
+		testenv.OK(t, cmd.Wait())
+	}
+}
+
+// objectsIn returns what the program's goroutines waited for in a profile, the most waited time first.
+func objectsIn(t *testing.T, path string) (list []string) {
+	src, _ := withObjects(t, path)
+	for _, l := range testenv.Must(locks.Find(analyze.NewSamples(path, src), locks.Options{})).Locks {
+		if at := strings.TrimPrefix(l.Sites[0].Func, "main."); l.Object != 0 && slices.Contains([]string{"globally", "(*account).pay", "read", "condition", "group", "feed", "choose", "receive", "send"}, at) {
+			name, _, _ := strings.Cut(l.Name, " of ") // the numbers of a select's channels differ
+			if key := l.Kind + " " + name + " in " + at; !slices.Contains(list, key) {
+				list = append(list, key)
+			}
+		}
+	}
+	return list
 }

@@ -72,9 +72,7 @@ func (s *shares) apart(other *shares) (points float64, name string) {
 func TestMeasureCPU(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "busy")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./testdata/busy").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.OK(t, testenv.Build(program, "./testdata/busy", nil, "-ldflags=-s -w"))
 	measure.AtMost(t, "shares of CPU time beside runtime/pprof's", "points", 4, func() float64 {
 		cmd := exec.Command(program, filepath.Join(dir, "cpu.pb.gz"))
 		in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/instant"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -60,9 +62,8 @@ func TestPeerChannels(t *testing.T) {
 			l, _, err := layoutOf(v)
 			testenv.OK(t, err)
 			got := channelsIn(t, path, !l.Semaphores)
-			if slices.Sort(want); !slices.Equal(got, want) || len(want) != 4 {
-				t.Errorf("it waits for %q, read was %q", want, got)
-			}
+			testenv.SameList(t, "it waits for", got, slices.Sorted(slices.Values(want)))
+			testenv.Same(t, "channels", len(want), 4)
 		})
 	}
 }
@@ -206,8 +207,102 @@ func TestPeerUsers(t *testing.T) {
 		{nil, nil, "it is one of user root; run gotach as that user, or with sudo"},
 		{nobody, []string{"hide"}, "its dumpable flag is 0"},
 	} {
-		if got := ask(startAs(t, c.attr, program, c.args...).pid); !strings.Contains(got, c.want) {
-			t.Errorf("got %s\nwant %s", got, c.want)
-		}
+		testenv.Has(t, "another user's process", ask(startAs(t, c.attr, program, c.args...).pid), c.want)
+	}
+}
+
+// Recording only reads: the program gets no signal of others and opens no file, and gotach traces, signals and writes to nothing of it.
+func TestPeerReads(t *testing.T) {
+	strace := testenv.Command(t, "strace", "apt-get install strace")
+	dir := t.TempDir()
+	gotach := testenv.Must(testenv.BuildGotach(dir))
+	x := start(t, build(t, "", "-ldflags=-s -w"), "move", "burn")
+	theirs, ours := filepath.Join(dir, "theirs"), filepath.Join(dir, "ours")
+	watch := exec.Command(strace, "-f", "-qq", "-o", theirs, "-p", fmt.Sprint(x.pid))
+	testenv.OK(t, watch.Start())
+	testenv.Await(func() bool { b, _ := os.ReadFile(theirs); return len(b) > 0 })
+	testenv.Run(t, exec.Command(strace, "-f", "-qq", "-o", ours, gotach, "record", fmt.Sprint(x.pid), "-d", "300ms", "-o", filepath.Join(dir, "x.tach")))
+	testenv.OK(t, watch.Process.Signal(syscall.SIGINT))
+	_ = watch.Wait() // it ends by the signal
+	own := regexp.MustCompile(fmt.Sprintf(`--- SIG\w+ \{.*si_pid=%d\b`, x.pid))
+	for line := range strings.Lines(string(testenv.Must(os.ReadFile(theirs)))) {
+		testenv.FailIf(t, strings.Contains(line, "--- SIG") && !own.MatchString(line) || strings.Contains(line, " open"), "the program: %s", line)
+	}
+	calls := string(testenv.Must(os.ReadFile(ours)))
+	testenv.FailIf(t, !strings.Contains(calls, fmt.Sprintf("process_vm_readv(%d,", x.pid)), "gotach did not read the program's memory")
+	forbidden := regexp.MustCompile(fmt.Sprintf(`\b(ptrace|process_vm_writev|pidfd_\w+|process_madvise)\(|\bt?g?kill\(-?%d\b|sigqueueinfo\(%[1]d\b|"/proc/%[1]d\b.*(O_WRONLY|O_RDWR|O_CREAT)`, x.pid))
+	for line := range strings.Lines(calls) {
+		testenv.FailIf(t, forbidden.MatchString(line), "gotach: %s", line)
+	}
+}
+
+// A program in a container, with pid and mount namespaces and a root folder of its own, is read from the host and from a container beside it, which
+// shares only the pid namespace. Neither has its executable at the same path.
+func TestPeerNamespaces(t *testing.T) {
+	unshare, nsenter := testenv.Command(t, "unshare", "apt-get install util-linux"), testenv.Command(t, "nsenter", "apt-get install util-linux")
+	args := []string{"--pid", "--mount", "--fork", "--kill-child", "--mount-proc"}
+	if out, err := exec.Command(unshare, append(args, "true")...).CombinedOutput(); err != nil {
+		testenv.Skip(t, fmt.Sprintf("unshare: %v: %s", err, out))
+	}
+	dir := t.TempDir()
+	const contain = `mount -t tmpfs none "$0"; mkdir "$0/proc"; mount -t proc none "$0/proc"; cp "$1" "$0/app"; shift; exec chroot "$0" /app "$@"`
+	x := start(t, unshare, append(args, "sh", "-ec", contain, dir, build(t, "", "-ldflags=-s -w", "-tags=netgo"), "move", "burn")...)
+	child := testenv.Must(os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", x.pid)))
+	_ = testenv.Must(fmt.Sscan(string(child), &x.pid))
+	app := filepath.Join(dir, "app")
+	testenv.Is(t, "the executable in this namespace", testenv.Err(os.Stat(app)), os.ErrNotExist)
+	compare(t, x)
+	check := func(from, path string, pid int) {
+		s := testenv.Metadata(t, reader.Open, path).Session
+		testenv.FailIf(t, s.Executable != app || s.PID != pid || s.MaxGoroutines < 31 || s.TicksReached == 0, "%s: %+v", from, s)
+	}
+	host := filepath.Join(dir, "host.tach")
+	recordTo(t, x, host, 50, func(stop func()) { stop() })
+	check("from the host", host, x.pid)
+	gotach, beside := testenv.Must(testenv.BuildGotach(dir)), filepath.Join(dir, "beside.tach")
+	testenv.Run(t, exec.Command(nsenter, fmt.Sprintf("--pid=/proc/%d/ns/pid", x.pid), unshare, "--mount", "--mount-proc", gotach, "record", "1", "-d", "300ms", "-o", beside))
+	check("from a container beside", beside, 1)
+}
+
+// A library of Go in a program of C says of itself what is read of it, and so does a plugin, also one that is loaded after the program was opened.
+func TestPeerLibraries(t *testing.T) {
+	gcc := testenv.Command(t, "gcc", "apt-get install gcc")
+	for _, mode := range []string{"c-shared", "c-archive", "plugin"} {
+		t.Run(mode, func(t *testing.T) {
+			dir := t.TempDir()
+			library, loader := filepath.Join(dir, "library"), filepath.Join(dir, "loader")
+			testenv.OK(t, testenv.Build(library, "./testdata/library", nil, "-buildmode="+mode, "-ldflags=-s -w"))
+			var x *target
+			if mode == "plugin" {
+				testenv.OK(t, testenv.Build(loader, "./testdata/loader", nil, "-ldflags=-s -w"))
+				x = launch(t, nil, loader, library)
+				testenv.Must(x.out.ReadString('\n'))
+				p := testenv.Must(Open(x.pid))
+				testenv.Must(fmt.Fprintln(x.in))
+				compareBy(t, p, x.waits(t))
+			} else {
+				args := []string{"-o", loader, "testdata/c/loader.c", "-ldl"}
+				if mode == "c-archive" {
+					args = append(args, "-DRUN", library, "-lpthread", "-s")
+				}
+				testenv.Run(t, exec.Command(gcc, args...))
+				x = start(t, loader, library)
+			}
+			compare(t, x)
+			r, f := record(t, x, 50, func(stop func()) { stop() })
+			src, deep := samples(f), map[uint64]bool{}
+			for s := range testenv.All(t, src.Samples()) {
+				for _, id := range src.AppendStack(nil, s.Stack) {
+					deep[s.Goroutine] = deep[s.Goroutine] || strings.HasSuffix(src.Frames()[id].Func, ".deep")
+				}
+			}
+			n := 0
+			for _, yes := range deep {
+				if yes {
+					n++
+				}
+			}
+			testenv.FailIf(t, n != 40 || r.Torn > 0, "%d goroutines of 40, %d torn", n, r.Torn)
+		})
 	}
 }

@@ -4,19 +4,24 @@ package attach
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
+
+	"golang.org/x/sys/unix"
 )
 
 // record records a target until after has been called with so many ticks, and reads the file.
@@ -37,9 +42,7 @@ func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop
 			after(cancel)
 		}
 	}}))
-	if _, err := os.Stat(path + ".journal"); err == nil {
-		t.Error("there is a journal: the file was not finished")
-	}
+	testenv.Is(t, "the journal of a finished file", testenv.Err(os.Stat(path+".journal")), os.ErrNotExist)
 	return r
 }
 
@@ -99,9 +102,8 @@ func testProcs(t *testing.T, x *target, procs int) {
 	}
 	testenv.OK(t, unix.SchedSetaffinity(x.pid, &one))
 	_, f := record(t, x, 5, func(stop func()) { stop() })
-	if s := testenv.Must(f.Metadata()).Session; s.GOMAXPROCS != procs || s.CPUs <= 0 || s.CPUs > 1 {
-		t.Errorf("GOMAXPROCS %d, want %d; %v CPUs", s.GOMAXPROCS, procs, s.CPUs)
-	}
+	s := testenv.Must(f.Metadata()).Session
+	testenv.FailIf(t, s.GOMAXPROCS != procs || s.CPUs <= 0 || s.CPUs > 1, "GOMAXPROCS %d, want %d; %v CPUs", s.GOMAXPROCS, procs, s.CPUs)
 }
 
 func testRecord(t *testing.T, program string, noPerf ...bool) {
@@ -115,9 +117,8 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 	for _, g := range m.Goroutines {
 		known[g.ID] = g
 	}
-	if s := m.Session; s.Source != sourceName || s.PID != x.pid || s.GoVersion == "" || s.TicksReached < 200 || s.Duration != r.Duration || s.ProcessCPU == 0 {
-		t.Errorf("session %+v", s)
-	}
+	d := m.Session
+	testenv.FailIf(t, d.Source != sourceName || d.PID != x.pid || d.GoVersion == "" || d.TicksReached < 200 || d.Duration != r.Duration || d.ProcessCPU == 0, "session %+v", d)
 	sums, on, n := map[uint64]time.Duration{}, time.Duration(0), 0
 	calls := map[string]time.Duration{} // CPU time
 	src := samples(f)
@@ -138,14 +139,11 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 		}
 		switch want := before[s.Goroutine]; {
 		case frames[0].Func == tachyon.FuncNotRead:
-			if len(frames) != 2 || s.Status&tachyon.HasGIL == 0 {
-				t.Errorf("goroutine %d runs in %v, status %v", s.Goroutine, frames, s.Status)
-			}
+			testenv.FailIf(t, len(frames) != 2 || s.Status&tachyon.HasGIL == 0, "goroutine %d runs in %v, status %v", s.Goroutine, frames, s.Status)
 		case s.Status&tachyon.HasGIL != 0:
 			// What ends has left its function.
-			if last := frames[len(frames)-1].Func; s.Goroutine != 1 && !strings.HasPrefix(last, "main.") && last != "runtime.goexit1" {
-				t.Errorf("goroutine %d runs in %v, status %v", s.Goroutine, frames, s.Status)
-			}
+			last := frames[len(frames)-1].Func
+			testenv.FailIf(t, s.Goroutine != 1 && !strings.HasPrefix(last, "main.") && last != "runtime.goexit1", "goroutine %d runs in %v, status %v", s.Goroutine, frames, s.Status)
 		case s.Goroutine == 1 || want.ID == 0 || want.State == "running" || want.State == "runnable" || !reflect.DeepEqual(want, after[s.Goroutine]) || moves(want):
 		case frames[0].Func != "["+want.State+"]" || !reflect.DeepEqual(shownFrames(frames[1:]), want.Frames):
 			t.Fatalf("goroutine %d: %v %v\nwant %v %v", s.Goroutine, s.Status, frames, want.State, want.Frames)
@@ -158,23 +156,15 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 		}
 		still++
 		g := known[id]
-		if g.Parent != want.Parent || g.CreatedBy != want.CreatedBy || id != 1 && g.CreatedAt != want.CreatedAt {
-			t.Errorf("goroutine %d: %+v, want %+v", id, g, want)
-		}
-		if time.Duration(g.Last)*time.Microsecond != r.Duration.Truncate(time.Microsecond) || sums[id] < r.Duration-2*time.Microsecond || sums[id] > r.Duration {
-			t.Errorf("goroutine %d has %v in samples, until %d µs; the recording is %v", id, sums[id], g.Last, r.Duration)
-		}
+		testenv.FailIf(t, g.Parent != want.Parent || g.CreatedBy != want.CreatedBy || id != 1 && g.CreatedAt != want.CreatedAt, "goroutine %d: %+v, want %+v", id, g, want)
+		testenv.Same(t, fmt.Sprint("the end of goroutine ", id, ", µs"), int64(g.Last), r.Duration.Microseconds())
+		testenv.Within(t, fmt.Sprint("time of goroutine ", id, " in samples"), sums[id], r.Duration-2*time.Microsecond, r.Duration)
 	}
-	if still < 31 {
-		t.Errorf("%d goroutines wait", still)
-	}
-	if no := r.NoPerf != nil; no != (m.Session.SourceReason == sourceNote) || len(noPerf) > 0 && !no {
-		t.Errorf("%v, and the file says %q", r.NoPerf, m.Session.SourceReason)
-	}
+	testenv.FailIf(t, still < 31, "%d goroutines wait", still)
+	testenv.Same(t, m.Session.SourceReason+": it says that there are no perf events", m.Session.SourceReason == sourceNote, r.NoPerf != nil)
+	testenv.FailIf(t, len(noPerf) > 0 && r.NoPerf == nil, "there are perf events")
 	if r.NoPerf != nil { // the kernel allows no perf events: who used a core is guessed
-		if on == 0 || on > m.Session.ProcessCPU+r.Duration {
-			t.Errorf("CPU time %v of %v", on, m.Session.ProcessCPU)
-		}
+		testenv.FailIf(t, on == 0 || on > m.Session.ProcessCPU+r.Duration, "CPU time %v of %v", on, m.Session.ProcessCPU)
 	} else if off := on - m.Session.ProcessCPU; off.Abs() > time.Duration(n)*time.Microsecond+m.Session.ProcessCPU/50 || calls["main.burn"] == 0 {
 		t.Errorf("CPU time %v of %v: %v", on, m.Session.ProcessCPU, calls)
 	}
@@ -217,8 +207,105 @@ func testInvariant(t *testing.T, program string) {
 			}
 		}
 	}
-	if deep < 1000 {
-		t.Errorf("%d calls of the chains in %d samples", deep, n)
-	}
+	testenv.FailIf(t, deep < 1000, "%d calls of the chains in %d samples", deep, n)
 	t.Logf("%d samples, %d calls, %d torn", n, deep, r.Torn)
+}
+
+// Files that follow each other have all the time of a goroutine, and each has what is known of it. Old ones are deleted.
+func TestRotates(t *testing.T) {
+	const tick, every, moves, ends = 10 * time.Millisecond, 3 * time.Second, 8 * time.Second, 14 * time.Second
+	s := newScripted()
+	r, path := scriptedRecorder(t, s, Options{Interval: tick, Rotate: rotate.Options{Every: every, Keep: 3, KeepBytes: 1 << 40}})
+	for r.now < ends {
+		r.before, r.now = r.now, r.now+tick
+		if r.now == moves {
+			s.set(theG+uint64(goruntime.Layouts["go1.26"].GSchedPC), 0x400101)
+		}
+		testenv.OK(t, r.step(r.now >= ends))
+		r.w.Settle()
+	}
+	testenv.OK(t, r.close(nil))
+	testenv.FailIf(t, len(r.Files) != 3 || r.number < 4, "%d files, kept %q", r.number, r.Files)
+	testenv.Same(t, "files present", len(testenv.Must(os.ReadDir(filepath.Dir(path)))), 3)
+	slices.Reverse(r.Files)
+	at := time.UnixMicro(1e15).Add(ends)
+	for i, path := range r.Files { // from the last one
+		f := testenv.Must(reader.Open(path))
+		defer f.Close()
+		m := testenv.Must(f.Metadata())
+		d := m.Session
+		testenv.FailIf(t, !d.SessionStart.Equal(time.UnixMicro(1e15)) || !d.Start.Add(d.Duration).Equal(at), "file %d: %+v", d.Part, d)
+		testenv.FailIf(t, d.Part != r.number-i || d.TicksReached != int64(d.Duration/tick) || d.Error != "", "file %d: %+v", d.Part, d)
+		at = d.Start
+		labels := []tachyon.LabelSpan{{Labels: map[string]string{"a": "b"}}}
+		g := m.Goroutines
+		testenv.FailIf(t, len(g) != 1 || g[0].ID != 7 || g[0].Last != micros(d.Duration) || !reflect.DeepEqual(g[0].Labels, labels), "file %d has goroutines %+v", d.Part, g)
+	}
+	sums, _ := wallOf(t, r.Files...)
+	begin := at.Sub(time.UnixMicro(1e15))
+	inner, other := sums["main.inner"], sums["main.other"]
+	testenv.FailIf(t, inner+other != ends-begin || other < ends-moves || other > ends-moves+moves/restPart+tick, "%v, then %v, from %v on", inner, other, begin)
+}
+
+// scriptedRecorder returns a recorder of a scripted process, and its file.
+func scriptedRecorder(t *testing.T, s *scripted, o Options) (*recorder, string) {
+	s.PID = os.Getpid()
+	path := filepath.Join(t.TempDir(), "x.tach")
+	r := &recorder{Process: s.Process, o: o, start: time.UnixMicro(1e15), base: 1e15, byG: map[uint64]*known{}}
+	testenv.OK(t, r.create(path))
+	return r, path
+}
+
+// A goroutine that waits for a minute is looked at some hundred times and has a sample a second. The sum of its samples is the time of the recording,
+// and the end of its wait is known to a 64th of its length.
+func TestRests(t *testing.T) {
+	const tick, wakes, ends = 10 * time.Millisecond, 10 * time.Second, time.Minute
+	s := newScripted()
+	r, path := scriptedRecorder(t, s, Options{Interval: tick})
+	looks, ticks, woke := 0, 0, false
+	s.before = func(addr uint64) {
+		if addr == theG {
+			looks++
+		}
+	}
+	for ; r.now < ends; ticks++ {
+		r.before, r.now = r.now, r.now+tick
+		if r.now > wakes && !woke {
+			woke = true
+			s.set(theG+uint64(goruntime.Layouts["go1.26"].GSchedPC), 0x400101)
+		}
+		testenv.OK(t, r.step(r.now >= ends))
+	}
+	testenv.OK(t, r.close(nil))
+	testenv.Within(t, fmt.Sprint("looks at ", ticks, " ticks"), looks, 0, ticks/6)
+	sums, n := wallOf(t, path)
+	inner, other := sums["main.inner"], sums["main.other"]
+	testenv.FailIf(t, inner+other != ends || inner > wakes || inner < wakes-wakes/restPart-tick, "%v, then %v", inner, other)
+	testenv.Within(t, "samples", n, 0, (int(ends/lastBeat)+20)*4/3)
+}
+
+// Goroutines that live for 20 ms each and have one runtime.g, which is looked at rarely between them, have their time on average.
+func TestLivesAfterRests(t *testing.T) {
+	const tick, lives, n = time.Millisecond, 20 * time.Millisecond, 100
+	s := newScripted()
+	r, path := scriptedRecorder(t, s, Options{Interval: tick})
+	l := goruntime.Layouts["go1.26"]
+	chance := rand.New(rand.NewPCG(1, 2))
+	for id := range uint64(n) {
+		live := func(status byte, d time.Duration) {
+			s.part(theG + uint64(l.GStatus))[0] = status
+			for end := r.now + d; r.now < end; {
+				r.before, r.now = r.now, r.now+tick
+				testenv.OK(t, r.step(false))
+			}
+		}
+		s.set(theG+uint64(l.GID), id+7)
+		live(goruntime.GDead, time.Second+time.Duration(chance.IntN(200))*tick)
+		live(goruntime.GWaiting, lives)
+	}
+	r.before, r.now = r.now, r.now+tick
+	testenv.OK(t, r.step(true))
+	testenv.OK(t, r.close(nil))
+	sums, _ := wallOf(t, path)
+	testenv.Within(t, "time of all", sums["main.inner"], n*lives*95/100, n*lives*105/100)
 }

@@ -4,8 +4,10 @@ package attach
 
 import (
 	"fmt"
+	"maps"
 	"os"
-	"reflect"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,68 +53,33 @@ func TestBegins(t *testing.T) {
 		}))
 		return len(got) >= 4
 	})
-	if want := map[string]bool{"waiter.wait": true, "waiter.short": true, "TestBegins.func1": true, "begin": true}; !reflect.DeepEqual(got, want) {
-		t.Errorf("goroutines begin with %v", got)
-	}
+	testenv.SameList(t, "goroutines begin with", slices.Sorted(maps.Keys(got)), []string{"TestBegins.func1", "begin", "waiter.short", "waiter.wait"})
 }
 
 // A tick that finds a goroutine running ends its wait. What perf has not seen is no time on a CPU, and time without a core only if the
 // goroutine has not stopped meanwhile.
 func TestRuns(t *testing.T) {
-	const ms, rests = time.Millisecond, 1 << 31
+	const ms, rests, same = time.Millisecond, 1 << 31, 0
+	const waiting, running, runnable, dead = goruntime.GWaiting, goruntime.GRunning, goruntime.GRunnable, goruntime.GDead
+	type tick struct {
+		finds uint32
+		cpu   time.Duration
+	}
 	for _, tt := range []struct {
-		name string
-		look func(tick func(finds uint32, cpu time.Duration))
-		want string
+		name  string
+		ticks []tick
+		want  string
 	}{
-		{"for a short time", func(tick func(uint32, time.Duration)) {
-			tick(goruntime.GWaiting, 0)
-			tick(goruntime.GRunning, 0)
-			tick(goruntime.GWaiting, ms/4)
-		}, "wait 1ms, on 250µs, wait 1.75ms"},
-		{"after a rest", func(tick func(uint32, time.Duration)) {
-			tick(goruntime.GWaiting, 0)
-			tick(rests, 0)
-			tick(rests, 0)
-			tick(goruntime.GRunning, 0)
-			tick(goruntime.GRunnable, ms/4)
-		}, "wait 1ms, wait 2ms, on 250µs, wait 1.75ms"},
-		{"always", func(tick func(uint32, time.Duration)) {
-			tick(goruntime.GRunning, 0)
-			tick(0, ms)
-			tick(0, ms)
-			tick(0, ms)
-		}, "on 1ms, on 1ms, on 1ms"},
-		{"without a core", func(tick func(uint32, time.Duration)) {
-			tick(goruntime.GWaiting, 0)
-			tick(goruntime.GRunning, 0)
-			for range 4 {
-				tick(0, 0)
-			}
-			tick(goruntime.GWaiting, 0)
-		}, "wait 1ms, no core 1ms, no core 1ms, no core 1ms, wait 3ms"},
-		{"and stops between", func(tick func(uint32, time.Duration)) {
-			tick(goruntime.GWaiting, 0)
-			for range 5 {
-				tick(goruntime.GRunning, 0)
-			}
-		}, "wait 1ms, wait 1ms, wait 1ms, wait 1ms"},
-		{"and stops between, with a core", func(tick func(uint32, time.Duration)) {
-			tick(goruntime.GWaiting, 0)
-			tick(goruntime.GRunning, 0)
-			for range 3 {
-				tick(goruntime.GRunning, ms/4)
-			}
-		}, "wait 1ms, on 250µs, wait 500µs, on 250µs, wait 750µs, on 250µs"},
-		{"and rests", func(tick func(uint32, time.Duration)) { // what it ran was before
-			tick(goruntime.GWaiting, 0)
-			tick(0, ms/4)
-			tick(goruntime.GWaiting, 0)
-		}, "wait 1ms, wait 1ms, on 250µs, wait 750µs"},
-		{"and ends", func(tick func(uint32, time.Duration)) {
-			tick(goruntime.GRunning, 0)
-			tick(goruntime.GDead, 0)
-		}, "no core 1ms"},
+		{"for a short time", []tick{{waiting, 0}, {running, 0}, {waiting, ms / 4}}, "wait 1ms, on 250µs, wait 1.75ms"},
+		{"after a rest", []tick{{waiting, 0}, {rests, 0}, {rests, 0}, {running, 0}, {runnable, ms / 4}}, "wait 1ms, wait 2ms, on 250µs, wait 1.75ms"},
+		{"always", []tick{{running, 0}, {same, ms}, {same, ms}, {same, ms}}, "on 1ms, on 1ms, on 1ms"},
+		{"without a core", []tick{{waiting, 0}, {running, 0}, {same, 0}, {same, 0}, {same, 0}, {same, 0}, {waiting, 0}},
+			"wait 1ms, no core 1ms, no core 1ms, no core 1ms, wait 3ms"},
+		{"and stops between", []tick{{waiting, 0}, {running, 0}, {running, 0}, {running, 0}, {running, 0}, {running, 0}}, "wait 1ms, wait 1ms, wait 1ms, wait 1ms"},
+		{"and stops between, with a core", []tick{{waiting, 0}, {running, 0}, {running, ms / 4}, {running, ms / 4}, {running, ms / 4}},
+			"wait 1ms, on 250µs, wait 500µs, on 250µs, wait 750µs, on 250µs"},
+		{"and rests", []tick{{waiting, 0}, {same, ms / 4}, {waiting, 0}}, "wait 1ms, wait 1ms, on 250µs, wait 750µs"}, // what it ran was before
+		{"and ends", []tick{{running, 0}, {dead, 0}}, "no core 1ms"},
 	} {
 		s := newScripted()
 		r, _ := scriptedRecorder(t, s, Options{Interval: ms})
@@ -120,19 +87,19 @@ func TestRuns(t *testing.T) {
 		_ = testenv.Must(s.refresh())
 		l := s.program.layout
 		seq := byte(0)
-		tt.look(func(finds uint32, cpu time.Duration) {
-			if r.before, r.now = r.now, r.now+ms; finds == rests {
-				return
+		for _, x := range tt.ticks {
+			if r.before, r.now = r.now, r.now+ms; x.finds == rests {
+				continue
 			}
-			if finds != 0 {
+			if x.finds != same {
 				seq++
-				s.part(theG + uint64(l.GStatus))[0], s.part(theG + uint64(l.GTrackingSeq))[0] = byte(finds), seq
+				s.part(theG + uint64(l.GStatus))[0], s.part(theG + uint64(l.GTrackingSeq))[0] = byte(x.finds), seq
 			}
-			r.owe(r.list[0], debt{[]uint32{9}, tachyon.HasGIL, cpu})
+			r.owe(r.list[0], debt{[]uint32{9}, tachyon.HasGIL, x.cpu})
 			r.walks = r.walks[:0]
 			testenv.OK(t, r.heads([]int{0}, r.look))
 			testenv.OK(t, r.readAll())
-		})
+		}
 		var got []string
 		at := time.Duration(0)
 		for _, x := range r.batch {
@@ -149,5 +116,138 @@ func TestRuns(t *testing.T) {
 		}
 		testenv.Same(t, tt.name, strings.Join(got, ", "), tt.want)
 		testenv.OK(t, r.w.Discard(func(*writer.Writer) error { return nil }))
+	}
+}
+
+const theSudogs, sudogSize = 0x40000, 128
+
+// The objects of a wait count only if the goroutine waits for them after they were read too.
+func TestObjectsOf(t *testing.T) {
+	l := goruntime.Layouts["go1.26"]
+	const addr = 0xc000_1000
+	next := func(s *scripted) {
+		s.set(theSudogs+uint64(l.SudogWaitLink), theSudogs+sudogSize)
+		s.set(theSudogs+sudogSize+uint64(l.SudogC), addr+64)
+	}
+	g := func(s *scripted, off uintptr, v uint64) { s.set(theG+uint64(off), v) }
+	for _, tt := range []struct {
+		name, reason string
+		change       func(s *scripted) // before the first sudog is read
+		want         []uint64
+	}{
+		{"a lock", "sync.Mutex.Lock", nil, []uint64{addr + 8 - uint64(l.MutexSema)}},
+		{"a semaphore", "semacquire", nil, []uint64{addr + 8}},
+		{"a channel", "chan receive", nil, []uint64{addr}},
+		{"a channel that others wait for", "chan receive", next, []uint64{addr}},
+		{"a select", "select", next, []uint64{addr, addr + 64}},
+		{"no object", "sleep", nil, nil},
+		{"it is being woken", "chan receive", func(s *scripted) { s.set(theSudogs+uint64(l.SudogC), 0) }, nil},
+		{"it moves", "chan receive", func(s *scripted) { s.part(theG + uint64(l.GTrackingSeq))[0]++ }, nil},
+		{"it waits for another", "chan receive", func(s *scripted) { g(s, l.GWaiting, theSudogs+sudogSize) }, nil},
+		{"the collector looks at it", "chan receive", func(s *scripted) { s.part(theG + uint64(l.GStatus))[1] = goruntime.GScan >> 8 }, []uint64{addr}},
+		{"it cannot be read", "chan receive", func(s *scripted) { delete(s.parts, theSudogs) }, nil},
+	} {
+		s := newScripted()
+		s.parts[theSudogs] = make([]byte, 2*sudogSize)
+		s.part(theG + uint64(l.GWaitReason))[0] = byte(slices.Index(l.Reasons, tt.reason))
+		g(s, l.GWaiting, theSudogs)
+		s.set(theSudogs+uint64(l.SudogC), addr)
+		s.set(theSudogs+uint64(l.SudogElem), addr+8)
+		_ = testenv.Must(s.refresh())
+		list := []walk{{}}
+		testenv.OK(t, s.heads([]int{0}, func(i int, b []byte) { list[0].head = parse(b, l) }))
+		testenv.OK(t, s.walks(list, fewTries))
+		s.before = func(at uint64) {
+			if at == theSudogs && tt.change != nil {
+				s.before = nil
+				tt.change(s)
+			}
+		}
+		s.objectsOf(list)
+		testenv.SameList(t, tt.name, list[0].objects, tt.want)
+	}
+}
+
+// A collection is noticed by its sweeper, also one that is still to sweep.
+func TestCollections(t *testing.T) {
+	l := goruntime.Layouts["go1.26"]
+	s := newScripted()
+	r, _ := scriptedRecorder(t, s, Options{Interval: time.Millisecond})
+	count := func() string { a := r.collections(); return fmt.Sprint(r.collections() == a) }
+	got := count() // its address is not known
+	r.sweeper = theG
+	got += " " + count()
+	before := r.collections()
+	s.part(theG + uint64(l.GTrackingSeq))[0]++
+	got += fmt.Sprint(" ", r.collections() == before, " ", count())
+	s.part(theG + uint64(l.GStatus))[0] = goruntime.GRunnable
+	got += " " + count()
+	s.part(theG + uint64(l.GStatus))[0] = goruntime.GWaiting
+	testenv.Same(t, "no collection between two looks", got+" "+count(), "false true false true false true")
+}
+
+// entry returns where a function of this program begins.
+func entry(t *testing.T, f *functions, name string) uint64 {
+	t.Helper()
+	for pc := f.modules[0].text; pc < f.modules[0].etext; pc += 16 {
+		if fn := runtime.FuncForPC(uintptr(pc)); fn != nil && fn.Name() == name {
+			return uint64(fn.Entry())
+		}
+	}
+	t.Fatalf("no function %s", name)
+	return 0
+}
+
+// The scheduler's calls end at the switch to the system stack, or in the middle if no more of the stack is known. In both cases they are
+// no goroutine's, also if the register has the next one already.
+func TestInterruptedScheduler(t *testing.T) {
+	notEmulated(t)
+	p := testenv.Must(Open(os.Getpid()))
+	f := &p.program.funcs
+	at := func(name string) uint64 { return entry(t, f, name) + 8 }
+	for _, tt := range []struct {
+		calls []string
+		root  string
+	}{
+		{[]string{"runtime.schedule", "runtime.goexit0", "runtime.mcall"}, "runtime.mcall"},
+		{[]string{"runtime.schedule"}, "runtime.schedule"},
+		{[]string{"runtime.newstack", "runtime.morestack"}, "runtime.morestack"},
+		{[]string{"time.Now", "runtime.goexit"}, "runtime.goexit"},
+		{[]string{"time.Now"}, ""},
+	} {
+		var chain []uint64
+		for _, name := range tt.calls {
+			chain = append(chain, at(name))
+		}
+		got := f.interrupted(&interrupt{pc: chain[0], sp: 1 << 20, chain: slices.Clone(chain)})
+		testenv.FailIf(t, got.root != tt.root || len(got.pcs) != len(chain), "%v: root %q, %d calls", tt.calls, got.root, len(got.pcs))
+	}
+}
+
+// Frame pointers do not show the caller of a function that has no frame yet. It is on the stack, but where it was called from is beyond what was copied.
+func TestInterruptedPrologue(t *testing.T) {
+	notEmulated(t)
+	p := testenv.Must(Open(os.Getpid()))
+	f := &p.program.funcs
+	leaf, caller, main, top := entry(t, f, "time.Now"), entry(t, f, "slices.Sort[...]")+8, entry(t, f, "testing.tRunner")+8, entry(t, f, "runtime.goexit")+8
+	for first, want := range map[uint64][]uint64{leaf: {leaf + 1, caller, main, top}, main: {leaf + 1, caller}} { // the second is another chain
+		x := &interrupt{pc: leaf, sp: 1 << 20, lr: caller, stack: le.AppendUint64(nil, caller), chain: []uint64{first, main, top}}
+		testenv.SameList(t, "calls", f.interrupted(x).pcs, want)
+	}
+}
+
+// CPU time in a system call is shown below the state that the goroutine has meanwhile, as a program's own profile shows it.
+func TestInterruptedCall(t *testing.T) {
+	notEmulated(t)
+	r, _ := scriptedRecorder(t, newScripted(), Options{Interval: time.Millisecond})
+	r.perf = &perf{inKernel: true}
+	r.program.funcs = testenv.Must(Open(os.Getpid())).program.funcs
+	r.byG[theG] = &known{}
+	f := &r.program.funcs
+	for _, kernel := range []bool{true, false} {
+		pc := entry(t, f, "syscall.Syscall6") + 8
+		r.interrupted(&thread{}, &interrupt{cpu: time.Millisecond, sp: 1 << 20, g: theG, pc: pc, chain: []uint64{pc, entry(t, f, "syscall.Syscall") + 8}, kernel: kernel})
+		first, status := r.stacks[string(r.key)].first, r.hits[len(r.hits)-1].status
+		testenv.FailIf(t, (first == "[syscall]") != kernel || (status == tachyon.Unknown) != kernel, "in the kernel: %v; below %q, status %v", kernel, first, status)
 	}
 }

@@ -4,8 +4,11 @@ package fleet
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,9 +20,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
 
-	"github.com/gotach/profiler/internal/testenv"
+	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
+	"google.golang.org/protobuf/proto"
 )
 
 // Two containers with half a core each write profiles to one volume, and a third one sends them. Their images have nothing but
@@ -42,11 +49,7 @@ func TestPeerContainers(t *testing.T) {
 	sent, files := map[string]int64{}, map[string]bool{}
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-protobuf")
-		wall, host, err := received(r)
-		if err != nil {
-			t.Error(err)
-			return
-		}
+		wall, host := received(r)
 		lock.Lock()
 		defer lock.Unlock()
 		files[fmt.Sprint(wall.TimeUnixNano)] = true
@@ -65,23 +68,13 @@ func TestPeerContainers(t *testing.T) {
 		shops = append(shops, c.start(fmt.Sprint("shop-", i+1), 0.5, env, "/shop"))
 	}
 	for _, cmd := range shops {
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("%v: %v\n%s", cmd.Args, err, cmd.Stderr)
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(fmt.Sprint(cmd.Stderr)), 10, 64)
-		if err != nil {
-			t.Fatalf("%v: %v", cmd.Args, err)
-		}
-		stopped = append(stopped, time.Duration(n))
+		testenv.Same(t, fmt.Sprint(cmd.Args, cmd.Stderr, ": error"), cmd.Wait(), nil)
+		stopped = append(stopped, time.Duration(testenv.Must(strconv.ParseInt(strings.TrimSpace(fmt.Sprint(cmd.Stderr)), 10, 64))))
 	}
 	written := profiles(t, volume, 4)
 	testenv.Await(func() bool { lock.Lock(); defer lock.Unlock(); return len(files) == len(written) })
-	if out, err := c.command("kill", c.id("push"), "TERM").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if err := push.Wait(); err != nil {
-		t.Errorf("push: %v\n%s", err, push.Stderr)
-	}
+	testenv.Run(t, c.command("kill", c.id("push"), "TERM"))
+	testenv.Same(t, fmt.Sprint("push: ", push.Stderr, ": error"), push.Wait(), nil)
 
 	want, throttled := map[string]int64{}, map[string]time.Duration{}
 	for _, p := range written {
@@ -89,26 +82,21 @@ func TestPeerContainers(t *testing.T) {
 		s := p.Metadata.Session
 		want[s.Host] += int64(wall)
 		// A container that calculates gets half a core, with what was left over at the start.
-		if limit := s.Duration*6/10 + 100*time.Millisecond; cpu > limit {
-			t.Errorf("%s: %v of CPU time in %v", s.Host, cpu, s.Duration)
-		}
+		limit := s.Duration*6/10 + 100*time.Millisecond
+		testenv.FailIf(t, cpu > limit, "%s: %v of CPU time in %v", s.Host, cpu, s.Duration)
 		throttled[s.Host] += s.Throttled
-		if s.Service != "shop" || s.ServiceVersion != "1.4.2" {
-			t.Errorf("%+v", s)
-		}
+		testenv.FailIf(t, s.Service != "shop" || s.ServiceVersion != "1.4.2", "%+v", s)
 	}
 	// Between two files is a little time that is in neither, and the last one ends later than the program looked.
 	for i, kernel := range stopped {
 		host := fmt.Sprint("shop-", i+1)
-		if got := throttled[host]; kernel < time.Second || got < kernel*6/10 || got > kernel*14/10+time.Second/2 {
-			t.Errorf("%s was kept from running for %v, want %v and at least a second", host, got, kernel)
-		}
+		got := throttled[host]
+		testenv.FailIf(t, kernel < time.Second || got < kernel*6/10 || got > kernel*14/10+time.Second/2, "%s was kept from running for %v, want %v and at least a second", host, got, kernel)
 	}
 	lock.Lock()
 	defer lock.Unlock()
-	if d := cmp.Diff(want, sent); d != "" || len(want) != 2 {
-		t.Errorf("wall time by host (-files +received):\n%s", d)
-	}
+	testenv.NoDiff(t, "wall time by host", cmp.Diff(want, sent))
+	testenv.Same(t, "hosts", len(want), 2)
 }
 
 // containerUser is the user in the containers.
@@ -163,4 +151,54 @@ func (c *containers) bundle(name string, config object) *exec.Cmd {
 // command is one of runc.
 func (c *containers) command(args ...string) *exec.Cmd {
 	return exec.Command(c.runc, append([]string{"--root", filepath.Join(c.dir, "state")}, args...)...)
+}
+
+// build builds static programs into a directory that every user can read.
+func build(t *testing.T, dir string, packages map[string]string) {
+	t.Helper()
+	for program, path := range packages {
+		cmd := exec.Command("go", "build", "-ldflags=-s", "-o", filepath.Join(dir, program), path)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		testenv.Run(t, cmd)
+	}
+	testenv.OK(t, os.Chmod(dir, 0o755))
+}
+
+// listens waits until somebody listens at an address, at most a minute.
+func listens(t *testing.T, address string) {
+	t.Helper()
+	var err error
+	testenv.Await(func() bool {
+		var c net.Conn
+		if c, err = net.Dial("tcp", address); err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	testenv.OK(t, err)
+}
+
+// received reads the first profile, that of wall time, of a message of push. host is its attribute host.name. A server that panics takes nothing.
+func received(r *http.Request) (wall *pb.Profile, host string) {
+	var d pb.ProfilesData
+	b := testenv.Must(io.ReadAll(testenv.Must(gzip.NewReader(r.Body))))
+	testenv.Must(0, proto.Unmarshal(b, &d))
+	for _, a := range d.ResourceProfiles[0].Resource.Attributes {
+		if a.Key == "host.name" {
+			host = a.Value.GetStringValue()
+		}
+	}
+	return d.ResourceProfiles[0].ScopeProfiles[0].Profiles[0], host
+}
+
+// profiles returns what the files of a directory have added up.
+func profiles(t *testing.T, dir string, atLeast int) (list []*profile.Profile) {
+	t.Helper()
+	paths := testenv.Files(t, filepath.Join(dir, "*.tach"), atLeast)
+	for _, path := range paths {
+		in := testenv.Must(formats.Open(path, formats.Options{}))
+		defer in.Close()
+		list = append(list, testenv.Must(in.Profile()))
+	}
+	return list
 }

@@ -122,7 +122,6 @@ func (p process) write(t *testing.T, path string, part int) {
 
 // reports returns the self times of the files of writeFleet, wall and CPU, by service and what a row is.
 func reports(t *testing.T, dir string, by profile.By) map[string][2]int64 {
-	t.Helper()
 	sums := map[string][2]int64{}
 	for _, p := range processes {
 		for part := 1; part <= minutes; part++ {

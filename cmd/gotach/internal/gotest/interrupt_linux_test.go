@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
 )
@@ -19,21 +18,13 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
-		for ctx.Err() == nil && !exists(filepath.Join(dir, "begun")) {
-			time.Sleep(10 * time.Millisecond)
-		}
+		testenv.Await(func() bool { return exists(filepath.Join(dir, "begun")) })
 	}()
-	defer cancel()
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "x.tach")
 	res, err := Run(ctx, Options{Args: []string{"-C=" + dir, "-v", "."}, Output: file, Stdout: &out, Stderr: &out})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out.String())
-	}
-	if res.Code != 1 || !strings.Contains(out.String(), "signal: interrupt\nFAIL\texample.com/vendored") {
-		t.Errorf("code %d: %s", res.Code, out.String())
-	}
-	if found, _ := labels(t, file, ""); found[test{"example.com/vendored", "TestVendored"}] == 0 {
-		t.Errorf("the test is not in the profile: %v", found)
-	}
+	testenv.OK(t, err)
+	testenv.FailIf(t, res.Code != 1 || !strings.Contains(out.String(), "signal: interrupt\nFAIL\texample.com/vendored"), "code %d: %s", res.Code, out.String())
+	found, _ := labels(t, file, "")
+	testenv.FailIf(t, found[test{"example.com/vendored", "TestVendored"}] == 0, "the test is not in the profile: %v", found)
 }

@@ -28,10 +28,7 @@ func checkout(t *testing.T, module string) string {
 	dir := filepath.Join(t.TempDir(), "module")
 	testenv.OK(t, os.CopyFS(dir, os.DirFS(got.Dir)))
 	// go test says what it downloads.
-	cmd = exec.Command("go", "list", "-C="+dir, "-deps", "-test", "./...")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.Run(t, exec.Command("go", "list", "-C="+dir, "-deps", "-test", "./..."))
 	return dir
 }
 

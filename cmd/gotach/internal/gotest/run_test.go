@@ -18,6 +18,8 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
+	"github.com/gotach/profiler/tachyon"
+
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
@@ -47,12 +49,8 @@ func goTest(t *testing.T, args ...string) (out, errs string, code int) {
 
 // profiled runs go test with a profile.
 func profiled(t *testing.T, file string, args ...string) (out, errs string, res *Result) {
-	t.Helper()
 	var stdout, stderr bytes.Buffer
-	res, err := Run(context.Background(), Options{Args: args, Output: file, Stdout: &stdout, Stderr: &stderr})
-	if err != nil {
-		t.Fatalf("%v\n%s%s", err, stdout.String(), stderr.String())
-	}
+	res = testenv.Must(Run(context.Background(), Options{Args: args, Output: file, Stdout: &stdout, Stderr: &stderr}))
 	return stdout.String(), stderr.String(), res
 }
 
@@ -136,13 +134,10 @@ func compare(t *testing.T, dir string, keep func(string) string, args ...string)
 	testenv.NoDiff(t, "stdout", cmp.Diff(lines(keep(plainOut)), lines(keep(out))))
 	testenv.NoDiff(t, "stderr", cmp.Diff(lines(plainErrs), lines(errs)))
 	testenv.Same(t, "exit code", res.Code, code)
-	if len(res.Without) > 0 {
-		t.Errorf("not in the profile: %q", res.Without)
-	}
+	testenv.FailIf(t, len(res.Without) > 0, "not in the profile: %q", res.Without)
 	in := testenv.Must(reader.Open(file))
-	if m, err := in.Metadata(); err != nil || m.Session.Budget != 10 {
-		t.Errorf("the budget of tests: %+v, %v", m.Session, err)
-	}
+	m, err := in.Metadata()
+	testenv.FailIf(t, err != nil || m.Session.Budget != 10, "the budget of tests: %+v, %v", m.Session, err)
 	testenv.OK(t, in.Close())
 	found, _ := labels(t, file, "")
 	all, counted := ran(out), 0
@@ -151,9 +146,7 @@ func compare(t *testing.T, dir string, keep func(string) string, args ...string)
 			continue
 		}
 		counted++
-		if !all[name] && !strings.HasPrefix(name.name, "Benchmark") {
-			t.Errorf("%v is in the profile, and did not run", name)
-		}
+		testenv.FailIf(t, !all[name] && !strings.HasPrefix(name.name, "Benchmark"), "%v is in the profile, and did not run", name)
 	}
 	testenv.Same(t, "tests in the profile", counted, res.Tests)
 	return file
@@ -167,21 +160,81 @@ func TestMixed(t *testing.T) {
 	testenv.Long(t)
 	dir := unpack(t, "mixed")
 	found, slept := labels(t, compare(t, dir, whole, "-vet=off", "-bench=.", "-benchtime=1x", "./..."), "example.com/mixed/plain.sleep")
-	for _, want := range []test{
-		{"example.com/mixed/plain", "ExampleDouble"},
-		{"example.com/mixed/cmd", "BenchmarkRests"},
-		{"example.com/mixed/plain", "FuzzDouble"},
-	} {
-		if _, ok := found[want]; !ok {
-			t.Errorf("%v is not in the profile", want)
-		}
+	const plain = "example.com/mixed/plain"
+	for _, want := range []test{{plain, "ExampleDouble"}, {"example.com/mixed/cmd", "BenchmarkRests"}, {plain, "FuzzDouble"}} {
+		_, ok := found[want]
+		testenv.FailIf(t, !ok, "%v is not in the profile", want)
 	}
 	// Its subtests wait for goroutines that sleep.
-	one := test{"example.com/mixed/plain", "TestSleep"}
-	if len(slept) != 1 || slept[one] == 0 || found[one] <= slept[one] {
-		t.Errorf("%v of %v are sleeps: %v", slept[one], found[one], slept)
+	one := test{plain, "TestSleep"}
+	testenv.FailIf(t, len(slept) != 1 || slept[one] == 0 || found[one] <= slept[one], "%v of %v are sleeps: %v", slept[one], found[one], slept)
+	testenv.SameList(t, "left", testenv.Must(filepath.Glob(filepath.Join(dir, "*", "*gotach*"))), nil)
+}
+
+// A goroutine belongs to the test of the goroutine that started it. If that is not known, its own stack or its creator tells.
+func TestInherited(t *testing.T) {
+	main := []mainSpan{{0, ""}, {300, "ExampleA"}, {500, ""}}
+	known := map[uint64]*tachyon.Goroutine{
+		1: {ID: 1},
+		5: {ID: 5, Parent: 1, First: 100}, 6: {ID: 6, Parent: 5, First: 150}, 7: {ID: 7, Parent: 1, First: 400},
+		8: {ID: 8, Parent: 9}, 9: {ID: 9, Parent: 8},
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*", "*gotach*")); len(left) > 0 {
-		t.Errorf("left %v", left)
+	names := map[uint64]string{5: "TestA", 6: "TestOther", 7: "BenchmarkA"}
+	for i, c := range []struct {
+		what   string
+		parent uint64
+		first  uint64
+		name   string // by its own stack
+		by     string // creator
+		want   string
+	}{
+		{"started by nobody", 0, 450, "", "", ""},
+		{"a test whose parent is not known", 99, 450, "TestB", "testing.(*T).Run", "TestB"},
+		{"started by a test's goroutine", 5, 450, "", "net/http.(*Server).Serve", "TestA"},
+		{"a subtest", 5, 450, "TestHelper", "testing.(*T).Run", "TestA"},
+		{"started by a subtest's goroutine", 6, 450, "", "", "TestA"},
+		{"started by a known goroutine of a subtest", 22, 450, "", "", "TestA"},
+		{"started by the main goroutine before all examples", 1, 250, "", "", ""},
+		{"in an example", 1, 350, "", "example.com/m.helper", "ExampleA"},
+		{"afterwards", 1, 550, "", "", ""},
+		{"a benchmark soon after an example", 1, 450, "BenchmarkB", "", "BenchmarkB"},
+		{"started by a benchmark's goroutine", 7, 450, "", "", "BenchmarkA"},
+		{"started by an unknown goroutine of a test", 99, 450, "", "example.com/m.v2.TestC.func1.2", ""},
+		{"the same, in a path with a dot, as the runtime writes it", 99, 450, "", "example.com/m%2ev2.TestC.func1.2", "TestC"},
+		{"started by an unknown goroutine of TestMain", 99, 450, "", "example.com/m.TestMain", ""},
+		{"of no test", 99, 450, "", "example.com/m.Testify", ""},
+		{"of a method", 99, 450, "", "example.com/m.(*S).TestX", ""},
+		{"in a circle", 8, 450, "", "", ""},
+	} {
+		id := uint64(20 + i)
+		known[id] = &tachyon.Goroutine{ID: id, Parent: c.parent, First: c.first, CreatedBy: c.by}
+		names[id] = c.name
+		tests := &tests{known: known, names: names, main: main, of: map[uint64]string{}}
+		testenv.Same(t, c.what, tests.test(id, c.first), c.want)
 	}
+}
+
+func TestParse(t *testing.T) {
+	for _, tc := range []struct{ args, packages, build, rest string }{
+		{"", "", "", ""},
+		{"./...", "./...", "", "./..."},
+		{"-run X ./a ./b -v", "./a ./b", "", "-run X ./a ./b -v"},
+		{"-run=X -race -tags t,u ./a", "./a", "-race -tags t,u", "-run=X -race -tags t,u ./a"},
+		{"--v -count 3 . -short x", ".", "", "--v -count 3 . -short x"},
+		{"-mod=vendor -modfile m.mod ./a", "./a", "", "./a"},
+		{"./a -args ./b -run", "./a", "", "./a -args ./b -run"},
+		{"./a -update ./b -run", "./a", "", "./a -update ./b -run"}, // the test binary's flag
+		{"-test.v -test.run X ./a", "./a", "", "-test.v -test.run X ./a"},
+		{"-C dir ./a", "./a", "", "-C dir ./a"},
+	} {
+		c := testenv.Must(parse(strings.Fields(tc.args)))
+		for _, v := range []struct {
+			what, want string
+			got        []string
+		}{{"packages", tc.packages, c.packages}, {"build flags", tc.build, c.build}, {"arguments", tc.rest, c.args}} {
+			testenv.SameList(t, tc.args+": "+v.what, v.got, strings.Fields(v.want))
+		}
+	}
+	c, err := parse([]string{"-C=d", "-count=2", "-overlay", "o.json", "-mod=mod", "-modfile=m.mod"})
+	testenv.FailIf(t, err != nil || c.dir != "d" || !c.counted || c.overlay != "o.json" || c.mod != "mod" || c.modfile != "m.mod", "%+v, %v", c, err)
 }

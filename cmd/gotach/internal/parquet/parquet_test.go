@@ -1,9 +1,11 @@
 package parquet
 
 import (
+	order "cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,12 +14,13 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
+
 	"github.com/parquet-go/parquet-go"
+	"pgregory.net/rapid"
 )
 
 // openLines opens lines in the format jsonl.
 func openLines(t *testing.T, lines ...string) *formats.Input {
-	t.Helper()
 	in := testenv.Must(formats.OpenReader(strings.NewReader(strings.Join(lines, "\n")), "x.jsonl", formats.Options{}))
 	t.Cleanup(func() { in.Close() })
 	return in
@@ -32,7 +35,6 @@ func rows(t *testing.T, in *formats.Input, o Options) (Files, []Run, []Stack) {
 }
 
 func read[T any](t *testing.T, path string) []T {
-	t.Helper()
 	return testenv.Must(parquet.ReadFile[T](path))
 }
 
@@ -68,21 +70,15 @@ func TestRuns(t *testing.T) {
 	testenv.Same(t, "files", filepath.Base(f.Runs)+" "+filepath.Base(filepath.Dir(f.Stacks)), "web_1-4711-20260203T040558.000000Z.parquet stacks")
 	names := map[int64]string{}
 	for i, s := range stacks {
-		if i > 0 && stacks[i-1].Stack >= s.Stack {
-			t.Error("stacks are not sorted")
-		}
+		testenv.FailIf(t, i > 0 && stacks[i-1].Stack >= s.Stack, "stacks are not sorted")
 		for _, f := range s.Frames {
 			names[s.Stack] += fmt.Sprintf(" %s:%d", f.Function, f.Line)
 		}
 	}
 	var got []string
 	for _, r := range runs {
-		if r.Service != "shop" || r.Host != "web/1" || r.PID != 4711 || r.Version != "v1.2.3" || r.Instance != "web/1-4711-20260203T040558.000000Z" {
-			t.Errorf("process %+v", r)
-		}
-		if r.TraceID != r.Labels["trace_id"] || r.SpanID != r.Labels["span_id"] {
-			t.Errorf("trace %q, span %q, labels %v", r.TraceID, r.SpanID, r.Labels)
-		}
+		testenv.FailIf(t, r.Service != "shop" || r.Host != "web/1" || r.PID != 4711 || r.Version != "v1.2.3" || r.Instance != "web/1-4711-20260203T040558.000000Z", "process %+v", r)
+		testenv.FailIf(t, r.TraceID != r.Labels["trace_id"] || r.SpanID != r.Labels["span_id"], "trace %q, span %q, labels %v", r.TraceID, r.SpanID, r.Labels)
 		line := fmt.Sprintf("%s-%s wall %v cpu %v, %s %d", clock(r.Start), clock(r.End), time.Duration(r.Wall), time.Duration(r.CPU), r.Kind, r.Goroutine)
 		if r.Creator != "" {
 			line += fmt.Sprintf(" by %s at %s", r.Creator, r.CreatorSite)
@@ -113,9 +109,7 @@ func clock(us int64) string { return time.UnixMicro(us).UTC().Format("05.000") }
 // The caller may say what the service is.
 func TestOptions(t *testing.T) {
 	f, runs, _ := rows(t, openLines(t, example()...), Options{Name: "a", Service: "till", Version: "9"})
-	if filepath.Base(f.Stacks) != "a.parquet" || runs[0].Service != "till" || runs[0].Version != "9" || runs[0].Host != "web/1" {
-		t.Errorf("%v %+v", f, runs[0])
-	}
+	testenv.FailIf(t, filepath.Base(f.Stacks) != "a.parquet" || runs[0].Service != "till" || runs[0].Version != "9" || runs[0].Host != "web/1", "%v %+v", f, runs[0])
 }
 
 // Hashes stay the same for ever: files that different versions of gotach wrote are one table. An object's number does
@@ -123,9 +117,7 @@ func TestOptions(t *testing.T) {
 func TestHashes(t *testing.T) {
 	lines := example()
 	_, runs, _ := rows(t, openLines(t, lines...), Options{})
-	if r := runs[2]; r.Stack != 3810330302425206843 {
-		t.Errorf("hash %d", r.Stack)
-	}
+	testenv.Same(t, "hash", runs[2].Stack, 3810330302425206843)
 	hash := func(old, new string) (out int64) {
 		var changed []string
 		for _, l := range lines {
@@ -134,9 +126,9 @@ func TestHashes(t *testing.T) {
 		_, runs, _ := rows(t, openLines(t, changed...), Options{})
 		return runs[5].Stack
 	}
-	if was := runs[5].Stack; hash(`[sync.Mutex.Lock]",7`, `[sync.Mutex.Lock]",8`) != was || hash(`main.work",12`, `main.work",13`) == was || hash("/x/m.go", "/y/m.go") == was {
-		t.Error("the hash depends on something else")
-	}
+	was := runs[5].Stack
+	testenv.Same(t, "hash, with another object", hash(`[sync.Mutex.Lock]",7`, `[sync.Mutex.Lock]",8`), was)
+	testenv.FailIf(t, hash(`main.work",12`, `main.work",13`) == was || hash("/x/m.go", "/y/m.go") == was, "another line or file has the same hash")
 }
 
 // Waits for the same thing one after the other are separate runs.
@@ -159,9 +151,8 @@ func TestJumps(t *testing.T) {
 	for i := range 200 {
 		lines = append(lines, sample(1, 0, 1+i%2*1_000_000_000_000, 3, stack))
 	}
-	if _, runs, _ := rows(t, openLines(t, lines...), Options{}); len(runs) > 500 {
-		t.Errorf("%d runs", len(runs))
-	}
+	_, runs, _ := rows(t, openLines(t, lines...), Options{})
+	testenv.Within(t, "runs", len(runs), 0, 500)
 }
 
 // The sums of recorded files are those of their reports.
@@ -198,9 +189,7 @@ func TestName(t *testing.T) {
 		c := &collector{files: []facts{{instance: host + "-1-"}}}
 		testenv.Same(t, host, c.name(), want)
 	}
-	if got := (&collector{}).name(); got != "profile" {
-		t.Error(got)
-	}
+	testenv.Same(t, "no host", (&collector{}).name(), "profile")
 }
 
 // After an error there are no runs and no temporary files.
@@ -209,11 +198,34 @@ func TestFails(t *testing.T) {
 	src := testenv.Must(in.Source(SourceOptions))
 	dir := t.TempDir()
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "runs"), nil, 0o600))
-	if _, err := Write(dir, src, Options{}); err == nil {
-		t.Error("no error")
-	}
-	list, _ := filepath.Glob(filepath.Join(dir, "*", "*"))
-	if hidden, _ := filepath.Glob(filepath.Join(dir, ".*")); len(list)+len(hidden) > 0 {
-		t.Errorf("left %v %v", list, hidden)
-	}
+	testenv.FailIf(t, testenv.Err(Write(dir, src, Options{})) == nil, "no error")
+	list, hidden := testenv.Must(filepath.Glob(filepath.Join(dir, "*", "*"))), testenv.Must(filepath.Glob(filepath.Join(dir, ".*")))
+	testenv.SameList(t, "left", append(list, hidden...), nil)
+}
+
+// Rows come in order, and as they were, however few of them fit into memory.
+func TestSort(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		s := &sorter{dir: dir, limit: rapid.IntRange(1, 20).Draw(t, "limit"), less: func(a, b *row) int {
+			return order.Or(order.Compare(a.start, b.start), order.Compare(a.goroutine, b.goroutine))
+		}}
+		defer s.close()
+		var want []row
+		for i := range rapid.IntRange(0, 100).Draw(t, "rows") {
+			r := row{
+				start: rapid.Int64().Draw(t, "start") >> rapid.IntRange(0, 62).Draw(t, "shift"), goroutine: uint64(i), wall: int64(-i), cpu: int64(i) << 40,
+				file: uint32(i), creator: uint32(i) << 20, place: ^uint32(i), kind: uint8(i % 3), labels: rapid.String().Draw(t, "labels"),
+			}
+			want = append(want, r)
+			testenv.OK(t, s.add(&r))
+		}
+		slices.SortFunc(want, func(a, b row) int { return s.less(&a, &b) })
+		var got []row
+		for r := range testenv.All(t, s.rows()) {
+			got = append(got, *r)
+		}
+		testenv.SameList(t, "rows", got, want)
+	})
+	testenv.Empty(t, dir)
 }

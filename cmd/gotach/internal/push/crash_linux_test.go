@@ -89,12 +89,9 @@ func TestKilled(t *testing.T) {
 	must(cmd.Wait())
 	testenv.NoDiff(t, "", cmp.Diff(profiled(t, dir), r.sums()))
 	// Other messages of the file at which it was killed come again too: a file has fewer than 40 of two profiles.
-	if kills := testenv.Times(6, 300); r.repeats < repeats || r.repeats > 2*40*kills {
-		t.Errorf("%d profiles came twice, want from %d to %d", r.repeats, repeats, 2*40*kills)
-	}
+	testenv.Within(t, "profiles that came twice", r.repeats, repeats, 2*40*testenv.Times(6, 300))
 	requests := r.count()
 	start()
-	if err := cmd.Wait(); err != nil || r.count() != requests {
-		t.Errorf("a further run sends %d requests: %v", r.count()-requests, err)
-	}
+	err := cmd.Wait()
+	testenv.FailIf(t, err != nil || r.count() != requests, "a further run sends %d requests: %v", r.count()-requests, err)
 }

@@ -67,9 +67,7 @@ func TestFaultDown(t *testing.T) {
 		o.Backoff, o.MaxBackoff = 0, 0 // the usual ones
 		must(push(t, o))
 		r.check(t, profiled(t, dir), 0)
-		if o.Metrics.failures != int64(tries-1) || longest < 30*time.Second {
-			t.Errorf("%d tries, %d failures, at most %v between two", tries, o.Metrics.failures, longest)
-		}
+		testenv.FailIf(t, o.Metrics.failures != int64(tries-1) || longest < 30*time.Second, "%d tries, %d failures, at most %v between two", tries, o.Metrics.failures, longest)
 	})
 }
 
@@ -81,9 +79,8 @@ func TestFaultRetryAfter(t *testing.T) {
 		var until time.Time
 		asked := []string{"100", "", time.Now().UTC().Add(time.Hour).Format(http.TimeFormat)}
 		r.fault = func(w http.ResponseWriter, _ *http.Request, _ *pb.ProfilesData) bool {
-			if now := time.Now(); !until.IsZero() && (now.Before(until) || now.After(until.Add(5*time.Second))) {
-				t.Errorf("a request comes at %v, want it at %v or soon after that", now, until)
-			}
+			now := time.Now()
+			testenv.FailIf(t, !until.IsZero() && (now.Before(until) || now.After(until.Add(5*time.Second))), "a request comes at %v, want it at %v or soon after that", now, until)
 			until = time.Time{}
 			if r.requests%2 != 0 || len(asked) == 0 {
 				return false
@@ -100,9 +97,8 @@ func TestFaultRetryAfter(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 			return true
 		}
-		if err := push(t, o); err != nil || len(asked) > 0 {
-			t.Errorf("%v; not asked: %q", err, asked)
-		}
+		must(push(t, o))
+		testenv.SameList(t, "not asked", asked, nil)
 		r.check(t, profiled(t, dir), 0)
 	})
 }
@@ -131,9 +127,7 @@ func TestFaultTooLarge(t *testing.T) {
 			clear(want)
 		}
 		r.check(t, want, 0)
-		if n := o.Metrics.Files("refused"); (n == 2) != (most == 0) {
-			t.Errorf("%d samples at most: %d files refused", most, n)
-		}
+		testenv.Same(t, fmt.Sprint("files refused, at most ", most, " samples"), o.Metrics.Files("refused"), map[int]int64{0: 2}[most])
 	}
 }
 
@@ -149,14 +143,11 @@ func TestFaultRefused(t *testing.T) {
 	for range 2 { // what is parked is not tried again
 		must(push(t, parts(o)))
 	}
-	if n, bad := o.Metrics.Files("refused"), o.Metrics.Files("unreadable"); n != 2 || bad != 1 || o.Metrics.Files("sent") != 3 {
-		t.Errorf("%d files refused, %d damaged", n, bad)
-	}
+	n, bad := o.Metrics.Files("refused"), o.Metrics.Files("unreadable")
+	testenv.FailIf(t, n != 2 || bad != 1 || o.Metrics.Files("sent") != 3, "%d files refused, %d damaged", n, bad)
 	for name, reason := range map[string]string{"p1/app.1.tach": "answers 400 Bad Request: no profiles of 101, please", "p1/app.2.tach": "400", "p2/app.2.tach": "checksum"} {
 		text, err := os.ReadFile(filepath.Join(dir, "refused", name+".reason.txt"))
-		if err != nil || !strings.Contains(string(text), reason) {
-			t.Errorf("the reason for %s is %q (%v)", name, text, err)
-		}
+		testenv.FailIf(t, err != nil || !strings.Contains(string(text), reason), "the reason for %s is %q (%v)", name, text, err)
 	}
 	r.fault = nil
 	must(push(t, r.options(t, filepath.Join(dir, "refused"))))
@@ -177,9 +168,7 @@ func TestFaultRejected(t *testing.T) {
 	}
 	must(push(t, o))
 	text, _ := os.ReadFile(filepath.Join(dir, "refused", "p0", "app.1.tach.reason.txt"))
-	if !strings.Contains(string(text), "rejects 2 profiles: too dull") || o.Metrics.rejected != 2 {
-		t.Errorf("%d rejected, the reason is %q", o.Metrics.rejected, text)
-	}
+	testenv.FailIf(t, !strings.Contains(string(text), "rejects 2 profiles: too dull") || o.Metrics.rejected != 2, "%d rejected, the reason is %q", o.Metrics.rejected, text)
 }
 
 // A connection that is cut while a request is on its way, or after the receiver has it but before it has answered, loses
@@ -207,9 +196,7 @@ func TestFaultCut(t *testing.T) {
 		r.serve(t, &o)
 		must(push(t, parts(o)))
 		r.check(t, profiled(t, dir), repeats)
-		if cuts < 4 {
-			t.Errorf("%d cuts", cuts)
-		}
+		testenv.FailIf(t, cuts < 4, "%d cuts", cuts)
 	}
 }
 
@@ -218,9 +205,8 @@ func TestFaultPoison(t *testing.T) {
 	dir, r, o := received(t, 3, 2)
 	r.fault = answers(http.StatusInternalServerError, "", of("100"))
 	o.Tries = 5
-	if err := push(t, o); err == nil || o.Metrics.Files("sent") != 4 || o.Metrics.Files("refused") != 0 {
-		t.Errorf("%v; %d files sent, %d refused", err, o.Metrics.Files("sent"), o.Metrics.Files("refused"))
-	}
+	err := push(t, o)
+	testenv.FailIf(t, err == nil || o.Metrics.Files("sent") != 4 || o.Metrics.Files("refused") != 0, "%v; %d files sent, %d refused", err, o.Metrics.Files("sent"), o.Metrics.Files("refused"))
 	want := profiled(t, dir)
 	maps.DeleteFunc(want, func(k string, _ [2]time.Duration) bool { return strings.HasPrefix(k, "100 ") })
 	r.check(t, want, 0)
@@ -235,9 +221,7 @@ func TestCursorNotSaved(t *testing.T) {
 	blocked := filepath.Join(dir, p.cursor.name+".new") // a directory where the cursor's new file would be
 	must(errors.Join(p.cursor.f.Close(), os.MkdirAll(filepath.Join(blocked, "x"), 0o700)))
 	for round := range 2 {
-		if err := push(t, o); !errors.Is(err, syscall.ENOTEMPTY) {
-			t.Errorf("round %d: %v", round, err)
-		}
+		testenv.Is(t, fmt.Sprint("round ", round), push(t, o), syscall.ENOTEMPTY)
 		r.check(t, want, 24*round)
 	}
 	testenv.Same(t, "errors of the cursor", o.Metrics.cursor, 24)
@@ -249,9 +233,8 @@ func TestCursorNotSaved(t *testing.T) {
 		return false
 	}
 	for range 2 {
-		if err := push(t, o); err != nil || r.requests != 36 {
-			t.Errorf("%v; %d requests, want 36: each file three times", err, r.requests)
-		}
+		must(push(t, o))
+		testenv.Same(t, "requests, each file three times", r.requests, 36)
 	}
 	r.check(t, want, 48)
 }

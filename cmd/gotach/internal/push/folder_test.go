@@ -23,9 +23,8 @@ func precious(t *testing.T) (path string) {
 	path = filepath.Join(t.TempDir(), "precious")
 	must(os.WriteFile(path, []byte("precious"), 0o600))
 	t.Cleanup(func() {
-		if b, err := os.ReadFile(path); string(b) != "precious" {
-			t.Errorf("the file outside of the directory has %q: %v", b, err)
-		}
+		b, err := os.ReadFile(path)
+		testenv.FailIf(t, string(b) != "precious", "the file outside of the directory has %q: %v", b, err)
 	})
 	return path
 }
@@ -47,30 +46,22 @@ func TestLinks(t *testing.T) {
 	}
 	log := &testenv.Log{}
 	o.Log = log.Logger()
-	if err := push(t, o); err != nil || r.requests != 1 || strings.Contains(fmt.Sprint(log.Lines()), "link.tach") || o.Metrics.Files("sent") != 1 || o.Metrics.Files("unreadable") != 1 {
-		t.Errorf("%v; %d requests, %d files sent, %d damaged", err, r.requests, o.Metrics.Files("sent"), o.Metrics.Files("unreadable"))
-	}
+	must(push(t, o))
+	testenv.SameList(t, "requests, files sent and damaged", []int{r.requests, int(o.Metrics.Files("sent")), int(o.Metrics.Files("unreadable"))}, []int{1, 1, 1})
+	testenv.FailIf(t, strings.Contains(fmt.Sprint(log.Lines()), "link.tach"), "a link is spoken of: %q", log.Lines())
 	for _, name := range []string{cursor, filepath.Join(dir, refusedDir, "bad.tach.reason.txt")} {
-		if fi, err := os.Lstat(name); err != nil || !fi.Mode().IsRegular() {
-			t.Errorf("%s is no file: %v", name, err)
-		}
+		testenv.Same(t, name+" is a file", testenv.Must(os.Lstat(name)).Mode().IsRegular(), true)
 	}
 	// The cursor itself.
 	must(os.Remove(cursor))
 	must(os.Symlink(target, cursor))
-	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "symbolic link") {
-		t.Errorf("a cursor that is a link: %v", err)
-	}
+	testenv.Fails(t, "a cursor that is a link", testenv.Err(New(o)), "symbolic link")
 	must(errors.Join(os.Remove(cursor), os.Link(target, cursor)))
-	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "several names") {
-		t.Errorf("a cursor that is another file too: %v", err)
-	}
+	testenv.Fails(t, "a cursor that is another file too", testenv.Err(New(o)), "several names")
 	must(errors.Join(os.Remove(cursor), os.WriteFile(cursor, nil, 0o600)))
 	for mode, want := range map[os.FileMode]string{0o602: "everybody may write", 0o620: "its group may write"} {
 		must(os.Chmod(cursor, mode))
-		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a cursor with mode %v: %v", mode, err)
-		}
+		testenv.Fails(t, fmt.Sprint("a cursor with mode ", mode), testenv.Err(New(o)), want)
 	}
 }
 
@@ -86,13 +77,10 @@ func TestRefusedLink(t *testing.T) {
 		must(errors.Join(os.WriteFile(filepath.Join(dir, "bad.tach"), []byte("damaged"), 0o600), put(filepath.Join(dir, refusedDir))))
 		o := r.options(t, dir)
 		o.Log = log.Logger()
-		if err, said := push(t, o), strings.Join(log.Lines(), "\n"); err != nil || !strings.Contains(said, "cannot be parked") || !strings.Contains(said, want) {
-			t.Errorf("%s: %v\n%q", want, err, said)
-		}
+		err, said := push(t, o), strings.Join(log.Lines(), "\n")
+		testenv.FailIf(t, err != nil || !strings.Contains(said, "cannot be parked") || !strings.Contains(said, want), "%s: %v\n%q", want, err, said)
 	}
-	if names := testenv.Must(os.ReadDir(elsewhere)); len(names) > 0 {
-		t.Errorf("written outside of the directory: %v", names)
-	}
+	testenv.Empty(t, elsewhere)
 }
 
 // A file that becomes a link between the look into the directory and the reading is not read.
@@ -104,14 +92,10 @@ func TestLinkInTime(t *testing.T) {
 	must(err)
 	path := filepath.Join(dir, entries[0].name)
 	must(errors.Join(os.Remove(path), os.Symlink(filepath.Base(entries[1].name), path)))
-	if _, err := openFile(d, entries[0].name); err == nil || !strings.Contains(err.Error(), "symbolic link") {
-		t.Errorf("a link to a file beside it: %v", err)
-	}
+	testenv.Fails(t, "a link to a file beside it", testenv.Err(openFile(d, entries[0].name)), "symbolic link")
 	below := filepath.Dir(path)
 	must(errors.Join(os.Rename(below, filepath.Join(t.TempDir(), "moved")), os.Symlink(t.TempDir(), below)))
-	if _, err := openFile(d, entries[1].name); err == nil {
-		t.Error("a file in a folder that is a link to outside was read")
-	}
+	testenv.FailIf(t, testenv.Err(openFile(d, entries[1].name)) == nil, "a file in a folder that is a link to outside was read")
 }
 
 // A directory to which others may write is only read: what push remembers is in a folder of its own, or there is none.
@@ -122,26 +106,19 @@ func TestShared(t *testing.T) {
 	dir, r, o := received(t, 1, 1)
 	for _, mode := range []os.FileMode{0o777, 0o777 | os.ModeSticky, 0o702} {
 		must(os.Chmod(dir, mode))
-		if _, err := New(o); !errors.Is(err, ErrShared) {
-			t.Errorf("mode %v: %v", mode, err)
-		}
+		testenv.Is(t, mode, testenv.Err(New(o)), ErrShared)
 	}
 	before := len(testenv.Must(os.ReadDir(dir)))
 	must(os.WriteFile(filepath.Join(dir, "bad.tach"), []byte("damaged"), 0o600))
 	o.State = filepath.Join(dir, "below", "state") // it is not searched for profiles
 	for range 2 {
-		if err := push(t, o); err != nil || r.requests != 1 {
-			t.Errorf("%v; %d requests", err, r.requests)
-		}
+		must(push(t, o))
+		testenv.Same(t, "requests", r.requests, 1)
 	}
 	testenv.Same(t, "names in the directory", len(testenv.Must(os.ReadDir(dir))), before+2)
-	if _, err := os.Stat(filepath.Join(o.State, refusedDir, "bad.tach")); err != nil {
-		t.Error(err)
-	}
+	testenv.Must(os.Stat(filepath.Join(o.State, refusedDir, "bad.tach")))
 	must(os.Chmod(o.State, 0o777))
-	if _, err := New(o); !errors.Is(err, ErrShared) {
-		t.Errorf("a state that others may write to: %v", err)
-	}
+	testenv.Is(t, "a state that others may write to", testenv.Err(New(o)), ErrShared)
 	must(os.Chmod(dir, 0o770)) // a user's own group, as with the usual umask of some systems
 	o.State = ""
 	must(push(t, o))
@@ -150,9 +127,8 @@ func TestShared(t *testing.T) {
 	}
 	must(os.Chmod(dir, 0o700))
 	must(os.Chown(dir, 12345, 12345))
-	if _, err := New(o); !errors.Is(err, ErrShared) || !strings.Contains(err.Error(), "user 12345") {
-		t.Errorf("the directory of another user: %v", err)
-	}
+	testenv.Is(t, "the directory of another user", testenv.Err(New(o)), ErrShared)
+	testenv.Fails(t, "the directory of another user", testenv.Err(New(o)), "user 12345")
 }
 
 // When the directory is deleted and made again, push goes on with the new one.
@@ -169,9 +145,8 @@ func TestFolderReplaced(t *testing.T) {
 		process{pid: 7, program: "new"}.file(t, filepath.Join(dir, "new.tach"), 1, true)
 		time.Sleep(time.Minute)
 		cancel()
-		if err := <-ended; err != nil || r.requests != 2 {
-			t.Errorf("%v; %d requests, want 2", err, r.requests)
-		}
+		must(<-ended)
+		testenv.Same(t, "requests", r.requests, 2)
 	})
 }
 
@@ -190,21 +165,16 @@ func TestManyRefused(t *testing.T) {
 	testenv.Same(t, "files damaged", o.Metrics.Files("unreadable"), int64(n))
 	kept := testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*.tach")))
 	reasons := testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*"+reasonSuffix)))
-	if len(kept) > maxParked || len(kept) < maxParked*9/10-1 || len(reasons) != len(kept) {
-		t.Errorf("%d files kept with %d reasons", len(kept), len(reasons))
-	}
-	if most := 2 + n/(maxParked/10); p.parking.counts > most {
-		t.Errorf("the folder was read %d times, want at most %d", p.parking.counts, most)
-	}
+	testenv.FailIf(t, len(kept) > maxParked || len(kept) < maxParked*9/10-1 || len(reasons) != len(kept), "%d files kept with %d reasons", len(kept), len(reasons))
+	testenv.Within(t, "how often the folder was read", p.parking.counts, 0, 2+n/(maxParked/10))
 	// The next process finds what this one has left.
 	for i := len(kept); i <= maxParked; i++ {
 		must(os.WriteFile(filepath.Join(dir, refusedDir, fmt.Sprintf("left%d.tach", i)), nil, 0o600))
 	}
 	must(os.WriteFile(filepath.Join(dir, "late.tach"), []byte("damaged"), 0o600))
 	must(push(t, o))
-	if kept := testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*.tach"))); len(kept) > maxParked {
-		t.Errorf("%d files kept by two processes", len(kept))
-	}
+	kept = testenv.Must(filepath.Glob(filepath.Join(dir, refusedDir, "*.tach")))
+	testenv.Within(t, "files kept by two processes", len(kept), 0, maxParked)
 }
 
 // However long a target asks to wait, and however often, --once ends.
@@ -225,9 +195,8 @@ func TestOnceEnds(t *testing.T) {
 				return true
 			}
 			begin := time.Now()
-			if err := push(t, o); !errors.As(err, new(errGivenUp)) || time.Since(begin) > 10*time.Minute {
-				t.Errorf("%s: %v after %v", c.after, err, time.Since(begin))
-			}
+			err := push(t, o)
+			testenv.FailIf(t, !errors.As(err, new(errGivenUp)) || time.Since(begin) > 10*time.Minute, "%s: %v after %v", c.after, err, time.Since(begin))
 		})
 	}
 }

@@ -2,21 +2,30 @@ package push
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"mime/multipart"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
-
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/writer"
+
+	pprof "github.com/google/pprof/profile"
+	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
 )
 
 // All finished files and those of killed programs are sent, each once, and files that a program writes are not.
@@ -38,9 +47,7 @@ func TestPush(t *testing.T) {
 	for round := range 3 {
 		must(push(t, o))
 		r.check(t, want, 0)
-		if n := o.Metrics.Files("sent"); r.requests != 7 || n != 7 {
-			t.Errorf("round %d: %d requests, %d files sent", round, r.requests, n)
-		}
+		testenv.SameList(t, fmt.Sprint("requests and files sent in round ", round), []int{r.requests, int(o.Metrics.Files("sent"))}, []int{7, 7})
 		switch round {
 		case 0: // the same file under another name, and with another time
 			must(os.Rename(filepath.Join(dir, "p0", "app.1.tach"), filepath.Join(dir, "moved.tach")))
@@ -67,9 +74,7 @@ func TestPushRuns(t *testing.T) {
 		log := &testenv.Log{}
 		o.Once, o.Log, o.MaxBackoff = false, log.Logger(), 0
 		p := testenv.Must(New(o))
-		if _, err := New(o); !errors.Is(err, ErrInUse) {
-			t.Errorf("a second Pusher: %v", err)
-		}
+		testenv.Is(t, "a second Pusher", testenv.Err(New(o)), ErrInUse)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- p.Run(ctx) }()
@@ -82,22 +87,17 @@ func TestPushRuns(t *testing.T) {
 		process{pid: 8, program: "stays"}.file(t, filepath.Join(dir, "stays.tach"), 1, true)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if n := r.requests; n < 4+10 || o.Metrics.Files("sent") != 4 {
-			t.Errorf("%d requests, %d files sent while the target was down", n, o.Metrics.Files("sent"))
-		}
+		testenv.FailIf(t, r.requests < 4+10, "%d requests while the target was down", r.requests)
+		testenv.Same(t, "files sent before the target was down", o.Metrics.Files("sent"), 4)
 		must(os.Remove(gone))
 		down.Store(false)
 		time.Sleep(2 * time.Minute)
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		must(<-ended)
 		r.check(t, profiled(t, dir), 0)
 		text := strings.Join(log.Lines(), "\n")
 		for line, most := range map[string]int{"sends again": 1, "cannot send now": 11} {
-			if n := strings.Count(text, line); n == 0 || n > most {
-				t.Errorf("%q was logged %d times, want at most one a minute:\n%s", line, n, text)
-			}
+			testenv.Within(t, text+"\nhow often it says "+line, strings.Count(text, line), 1, most)
 		}
 	})
 }
@@ -124,9 +124,61 @@ func TestPushDrains(t *testing.T) {
 			o.Target.(*otlpTarget).client.Timeout = 0
 			p := testenv.Must(New(o))
 			err := p.Run(ctx)
-			if n, took := o.Metrics.Files("sent"), time.Since(told); n != c.sent || (err == nil) != (c.sent == 1) || took != c.took {
-				t.Errorf("a batch of %v: %d files sent after %v, want %d after %v; %v", c.slow, n, took, c.sent, c.took, err)
-			}
+			testenv.Same(t, fmt.Sprint("how long a batch of ", c.slow, " took"), time.Since(told), c.took)
+			testenv.Same(t, "files sent", o.Metrics.Files("sent"), c.sent)
+			testenv.FailIf(t, (err == nil) != (c.sent == 1), "%d files sent: %v", c.sent, err)
 		})
 	}
+}
+
+// Pyroscope gets each file as a pprof profile in a form, with a name, its labels and its time. The sums are the file's.
+func TestPyroscope(t *testing.T) {
+	dir, _, _ := received(t, 2, 2)
+	got := sums{}
+	var refused atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		keys := strings.Join(slices.Sorted(maps.Keys(q)), " ")
+		testenv.FailIf(t, r.URL.Path != "/tenant/ingest" || keys != "from name spyName until" || r.Header.Get("X-Scope-OrgID") != "a", "%s with %v", r.URL, r.Header)
+		if refused.CompareAndSwap(false, true) { // the first one comes again
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		must(r.ParseMultipartForm(1 << 20))
+		part := func(name string) multipart.File { return testenv.Must(r.MultipartForm.File[name][0].Open()) }
+		p := testenv.Must(pprof.Parse(part("profile")))
+		types := map[string]struct{ Units string }{}
+		must(json.NewDecoder(part("sample_type_config")).Decode(&types))
+		var sum [2]time.Duration
+		for i, st := range p.SampleType {
+			testenv.Same(t, "the unit of "+st.Type, types[st.Type].Units, st.Unit)
+			for _, s := range p.Sample {
+				switch st.Type {
+				case "wall":
+					sum[0] += time.Duration(s.Value[i])
+				case "cpu":
+					sum[1] += time.Duration(s.Value[i])
+				}
+			}
+		}
+		name := q.Get("name")
+		pid, ok := strings.CutPrefix(name, "my/shop_{deployment_environment_name=prod_x_,hostname=web-1,pid=")
+		pid, _, ok2 := strings.Cut(pid, ",")
+		testenv.FailIf(t, !ok || !ok2 || !strings.HasSuffix(name, ",service_version=v1.4.2}"), "the name is %s", name)
+		from, _ := strconv.ParseInt(q.Get("from"), 10, 64)
+		until, _ := strconv.ParseInt(q.Get("until"), 10, 64)
+		testenv.Same(t, "the length", until-from, int64(time.Second))
+		got[pid+" at "+strconv.FormatInt(from/1000, 10)] = sum
+	}))
+	defer server.Close()
+	m := NewMetrics()
+	target, name, key, err := Open("pyroscope+"+strings.Replace(server.URL, "//", "//ann:secret@", 1)+"/tenant/", TargetOptions{
+		Header: http.Header{"X-Scope-Orgid": {"a"}}, Resource: [][2]string{{"service.name", "my/shop!"}, {"deployment.environment.name", "prod{x}"}}, Metrics: m,
+	})
+	must(err)
+	defer target.Close()
+	testenv.FailIf(t, strings.Contains(name, "secret"), "the password is in the name %s", name)
+	err = push(t, Options{Dir: dir, Target: target, Name: name, Key: key, Once: true, Backoff: time.Millisecond, Metrics: m})
+	testenv.FailIf(t, err != nil || m.Files("sent") != 4, "%v, %d files sent", err, m.Files("sent"))
+	testenv.NoDiff(t, "", cmp.Diff(profiled(t, dir), got))
 }

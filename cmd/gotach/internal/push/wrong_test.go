@@ -156,12 +156,10 @@ func tryWrong(t *testing.T, to string, o TargetOptions, refused bool) {
 	must(err)
 	defer target.Close()
 	err = push(t, Options{Dir: dir, Target: target, Name: name, Key: key, Once: true, Tries: 2, Backoff: time.Millisecond, Metrics: m, Log: log.Logger()})
-	if given := (errGivenUp{}); errors.As(err, &given) == refused {
-		t.Errorf("the error is %v", err)
-	}
-	if n := m.Files("sent"); n != 0 || m.Files("refused") == 1 != refused {
-		t.Errorf("%d files sent, %d refused", n, m.Files("refused"))
-	}
+	given := (errGivenUp{})
+	testenv.FailIf(t, errors.As(err, &given) == refused, "the error is %v", err)
+	testenv.Same(t, "files sent", m.Files("sent"), 0)
+	testenv.Same(t, "the file is refused", m.Files("refused") == 1, refused)
 	texts := fmt.Sprint(err, "\n", name, "\n", strings.Join(log.Lines(), "\n"))
 	must(filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() && !strings.HasSuffix(path, extension) {
@@ -173,9 +171,7 @@ func tryWrong(t *testing.T, to string, o TargetOptions, refused bool) {
 		t.Errorf("a short secret is in\n%s", texts)
 	}
 	for _, hidden := range []string{"S3CR", base64.StdEncoding.EncodeToString([]byte("ann:" + secret)), `"state":"sent"`} {
-		if strings.Contains(texts, hidden) {
-			t.Errorf("%s is in\n%s", hidden, texts)
-		}
+		testenv.FailIf(t, strings.Contains(texts, hidden), "%s is in\n%s", hidden, texts)
 	}
 }
 
@@ -186,12 +182,10 @@ func TestOpenSecret(t *testing.T) {
 		"otlp+http://user:12/S3CRET@h", "otlp+http://user:12?S3CRET@h", "otlp+http://user:12#S3CRET@h", "otlp+http:user:S3CRET@h", "S3CRET://h", "otlp+http://h/#S3CRET",
 		"parquet://user:S3CRET@h/d",
 	} {
-		if _, name, _, err := Open(to, TargetOptions{}); err == nil || strings.Contains(err.Error()+name, "S3C") {
-			t.Errorf("%s: %v, %s", to, err, name)
-		}
+		_, name, _, err := Open(to, TargetOptions{})
+		testenv.FailIf(t, err == nil || strings.Contains(fmt.Sprint(err, name), "S3C"), "%s: %v, %s", to, err, name)
 	}
 	_, name, key, err := Open("otlp+http://S3CRET@h/p?token=S3CRET&S3CRET", TargetOptions{})
-	if want := "otlp+http://xxxxx@h/p?token=xxxxx&xxxxx"; err != nil || name != want || key == name {
-		t.Errorf("%s, want %s, with a key of its own: %v", name, want, err)
-	}
+	want := "otlp+http://xxxxx@h/p?token=xxxxx&xxxxx"
+	testenv.FailIf(t, err != nil || name != want || key == name, "%s, want %s, with a key of its own: %v", name, want, err)
 }

@@ -49,34 +49,25 @@ func TestQuota(t *testing.T) {
 		must(f.w.WriteRecords(&tachyon.Records{Progress: &tachyon.Progress{Duration: time.Duration(second) * time.Second, Source: "native", Counts: counts}}))
 		must(w.Poll(t.Context()))
 	}
-	found := func(w *Watch, from, to int) *findings.Finding {
-		t.Helper()
+	found := func(w *Watch, from, to int) time.Duration { // what it cost
 		l := lookOnly(t, w, Query{At: time.UnixMicro(start + int64(to)*1e6), Window: time.Duration(to-from) * time.Second, Findings: true})
-		for i := range l.Findings {
-			if x := &l.Findings[i]; x.Kind == findings.Quota {
-				return x
+		for _, x := range l.Findings {
+			if x.Kind == findings.Quota {
+				return x.Cost
 			}
 		}
-		return nil
+		return 0
 	}
-	if x := found(w, 2, 9); x != nil {
-		t.Errorf("before the quota was used up: %+v", x)
-	}
-	if x := found(w, 8, 16); x == nil || x.Cost != 3*time.Second {
-		t.Errorf("in the window: %+v, want 3 s", x)
-	}
+	testenv.Same(t, "before the quota was used up", found(w, 2, 9), 0)
+	testenv.Same(t, "in the window", found(w, 8, 16), 3*time.Second)
 	s := f.session(0)
 	s.Duration, s.Counts = 20_050*time.Millisecond, counts // somewhat after the last sample
 	must(f.w.AddMetadata(tachyon.KindSession, s))
 	must(f.w.Close())
 	w = open(t, path)
 	must(w.Poll(t.Context()))
-	if x := found(w, 0, 20); x == nil || x.Cost.Round(100*time.Millisecond) != 5*time.Second {
-		t.Errorf("in the finished file: %+v, want 5 s", x)
-	}
-	if x := found(w, 8, 16); x != nil {
-		t.Errorf("in a part of the finished file: %+v", x)
-	}
+	testenv.Same(t, "in the finished file", found(w, 0, 20).Round(100*time.Millisecond), 5*time.Second)
+	testenv.Same(t, "in a part of the finished file", found(w, 8, 16), 0)
 }
 
 // While the ends of goroutines of a young session are not known, nothing is said of it.

@@ -36,9 +36,8 @@ func TestPeerMountNamespace(t *testing.T) {
 		testenv.Skip(t, "nothing can be mounted in a namespace")
 	}
 	path := testenv.Must(openProfile(c.Process.Pid))
-	if text := testenv.Must(os.ReadFile(path + ".journal")); string(text) != "own\n" {
-		t.Errorf("%s.journal is %q", path, text)
-	}
+	text := testenv.Must(os.ReadFile(path + ".journal"))
+	testenv.FailIf(t, string(text) != "own\n", "%s.journal is %q", path, text)
 	f := testenv.Must(reader.Follow(path))
 	defer f.Close()
 	testenv.Same(t, "the path", f.Path(), path)

@@ -42,7 +42,6 @@ type file struct {
 }
 
 func create(t *testing.T, path string, at uint64, part int) *file {
-	t.Helper()
 	w := testenv.Must(writer.Create(path, writer.Options{Start: at, Interval: 1000}))
 	f := &file{t, w, start}
 	if part == 0 {
@@ -122,7 +121,6 @@ func (f *file) seconds(from, to int) {
 }
 
 func (f *file) close(part int, from, to int) {
-	f.t.Helper()
 	s := f.session(part)
 	s.Start, s.Duration = time.UnixMicro(start+int64(from)*1e6), time.Duration(to-from)*time.Second
 	must(f.w.AddMetadata(tachyon.KindSession, s))
@@ -138,7 +136,6 @@ func finished(t *testing.T, path string, seconds int) {
 }
 
 func open(t *testing.T, path string) *Watch {
-	t.Helper()
 	w := testenv.Must(File(path))
 	t.Cleanup(func() { w.Close() })
 	return w
@@ -161,7 +158,6 @@ func lookOnly(t *testing.T, w *Watch, q Query) *Look {
 
 // samplesOf returns the samples of a file as the other commands read them.
 func samplesOf(t *testing.T, path, since, until string) *stream.Source {
-	t.Helper()
 	r := testenv.Must(reader.Open(path))
 	t.Cleanup(func() { r.Close() })
 	o := stream.Options{Creators: true, Objects: true}
@@ -198,12 +194,8 @@ func TestFinished(t *testing.T) {
 	finished(t, path, 12)
 	w := open(t, path)
 	l := look(t, w, Query{Window: time.Hour, Views: all})
-	if l.Live || l.Ended != "" || l.To.Sub(l.From) != 12*time.Second {
-		t.Errorf("live %v, ended %q, window %v", l.Live, l.Ended, l.To.Sub(l.From))
-	}
-	if len(l.Locks.Locks) == 0 || l.Locks.Locks[0].Holder == nil || len(l.Locks.Locks[0].Holder.Lines) == 0 {
-		t.Fatalf("no lock with a holder: %+v", l.Locks)
-	}
+	testenv.FailIf(t, l.Live || l.Ended != "" || l.To.Sub(l.From) != 12*time.Second, "live %v, ended %q, window %v", l.Live, l.Ended, l.To.Sub(l.From))
+	testenv.FailIf(t, len(l.Locks.Locks) == 0 || l.Locks.Locks[0].Holder == nil || len(l.Locks.Locks[0].Holder.Lines) == 0, "no lock with a holder: %+v", l.Locks)
 	compare(t, path, "", "", l, false)
 	l = look(t, w, Query{At: time.UnixMicro(start + 7_025_500), Window: 3 * time.Second, Views: all, Idle: true})
 	compare(t, path, "4.0255s", "7.0255s", l, true)
@@ -220,9 +212,7 @@ func TestResting(t *testing.T) {
 	must(f.w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 5, CreatedBy: "main.main", CreatedAt: "/src/app/main.go:9", FirstWeight: 10_000}}}))
 	f.close(0, 0, 8)
 	l := look(t, open(t, path), Query{Window: time.Minute, Views: []View{Blocked}})
-	if len(l.Blocked.Rows) != 1 || l.Blocked.Rows[0].Self != 8*time.Second {
-		t.Errorf("blocked: %+v, want main.watch for 8 s", l.Blocked.Rows)
-	}
+	testenv.FailIf(t, len(l.Blocked.Rows) != 1 || l.Blocked.Rows[0].Self != 8*time.Second, "blocked: %+v, want main.watch for 8 s", l.Blocked.Rows)
 }
 
 // The goroutines of a place are counted and found to grow.
@@ -236,23 +226,15 @@ func TestGroups(t *testing.T) {
 		byName[row.Name+" "+filepath.Base(row.File)+":"+strconv.Itoa(row.Line)] = row
 	}
 	leak := byName["main.spawn main.go:70"]
-	if average := leak.Total.Seconds() / 10; average < 11 || average > 12 { // 7 to 16 in steps
-		t.Errorf("main.spawn has %.2f goroutines on average, want 11.5: %v", average, l.Groups.Rows)
-	}
+	testenv.Within(t, "goroutines of main.spawn on average", leak.Total.Seconds()/10, 11, 12) // 7 to 16 in steps
 	testenv.Same(t, "goroutines of main.main:8 on average", byName["main.main main.go:8"].Total.Seconds()/10, 1)
-	if len(l.Leaks.Groups) == 0 || l.Leaks.Groups[0].CreatedBy != "main.spawn" || l.Leaks.Groups[0].PerMinute < 50 || l.Leaks.Groups[0].PerMinute > 70 {
-		t.Errorf("groups that grow: %+v, want main.spawn with 60 a minute", l.Leaks.Groups)
-	}
+	testenv.Same(t, "what grows", l.Leaks.Groups[0].CreatedBy, "main.spawn")
+	testenv.Within(t, "goroutines more a minute", l.Leaks.Groups[0].PerMinute, 50, 70)
 	l = lookOnly(t, w, Query{Window: 10 * time.Second, Views: all, Focus: regexp.MustCompile(`main\.leaks`), CPU: true, Apart: true, Findings: true})
-	if len(l.Groups.Rows) != 1 || len(l.Blocked.Rows) != 1 || len(l.Functions.Rows) != 0 {
-		t.Errorf("filter: %d groups, %d lines, %d functions on CPU; want 1, 1, 0", len(l.Groups.Rows), len(l.Blocked.Rows), len(l.Functions.Rows))
-	}
-	if len(l.Findings) != 2 || l.Findings[0].Kind != findings.Lock || l.Findings[1].Kind != findings.Leak {
-		t.Errorf("findings: %+v, want a lock and a leak", l.Findings)
-	}
-	if l = lookOnly(t, w, Query{Window: 10 * time.Second, Views: all}); len(l.States.Apart) != 1 || totals(l.States)["chan receive"] != 0 {
-		t.Errorf("set apart: %+v of %+v, want the leak", l.States.Apart, l.States.Rows)
-	}
+	testenv.SameList(t, "groups, lines and functions of the filter", []int{len(l.Groups.Rows), len(l.Blocked.Rows), len(l.Functions.Rows)}, []int{1, 1, 0})
+	testenv.FailIf(t, len(l.Findings) != 2 || l.Findings[0].Kind != findings.Lock || l.Findings[1].Kind != findings.Leak, "findings: %+v, want a lock and a leak", l.Findings)
+	l = lookOnly(t, w, Query{Window: 10 * time.Second, Views: all})
+	testenv.FailIf(t, len(l.States.Apart) != 1 || totals(l.States)["chan receive"] != 0, "set apart: %+v of %+v, want the leak", l.States.Apart, l.States.Rows)
 }
 
 // A file is followed while it is written, through a rotation, until it is finished; the windows are those of the
@@ -264,25 +246,18 @@ func TestRotation(t *testing.T) {
 	f.seconds(0, 3)
 	w.recent.behind = 0
 	l := look(t, w, Query{Window: time.Minute, Views: all})
-	if !l.Live || l.To.Sub(l.From) != 3*time.Second || len(l.Functions.Rows) == 0 {
-		t.Fatalf("live %v, window %v, %d functions", l.Live, l.To.Sub(l.From), len(l.Functions.Rows))
-	}
+	testenv.FailIf(t, !l.Live || l.To.Sub(l.From) != 3*time.Second || len(l.Functions.Rows) == 0, "live %v, window %v, %d functions", l.Live, l.To.Sub(l.From), len(l.Functions.Rows))
 	f.seconds(3, 5)
 	f.close(1, 0, 5)
 	f = create(t, filepath.Join(dir, "app.2.tach"), start+5e6, 2)
 	f.seconds(5, 6)
 	l = look(t, w, Query{Window: 2 * time.Second, Views: all})
-	if !l.Live || l.From.UnixMicro() != start+4e6 {
-		t.Fatalf("live %v, from %v", l.Live, l.From)
-	}
-	if wall, _ := l.States.Profile.Total(); wall < 6*time.Second || wall > 9100*time.Millisecond {
-		t.Errorf("%v in 2 s of 3 to 6 goroutines", wall)
-	}
+	testenv.FailIf(t, !l.Live || l.From.UnixMicro() != start+4e6, "live %v, from %v", l.Live, l.From)
+	wall, _ := l.States.Profile.Total()
+	testenv.Within(t, "time in 2 s of 3 to 6 goroutines", wall, 6*time.Second, 9100*time.Millisecond)
 	f.close(2, 5, 6)
 	l = look(t, w, Query{Window: time.Minute, Views: all})
-	if l.Live || l.Ended == "" || l.To.Sub(l.From) != 6*time.Second {
-		t.Errorf("live %v, ended %q, window %v", l.Live, l.Ended, l.To.Sub(l.From))
-	}
+	testenv.FailIf(t, l.Live || l.Ended == "" || l.To.Sub(l.From) != 6*time.Second, "live %v, ended %q, window %v", l.Live, l.Ended, l.To.Sub(l.From))
 	// The same session in one file.
 	whole := filepath.Join(dir, "whole.tach")
 	finished(t, whole, 6)
@@ -290,9 +265,8 @@ func TestRotation(t *testing.T) {
 	// The program is started again.
 	f = create(t, filepath.Join(dir, "app.2.tach"), start+60e6, 0)
 	f.add(3, 61_000, 0, "[sleep]")
-	if l = look(t, w, Query{Window: time.Minute}); !l.Live || l.First.UnixMicro() < start+60e6 {
-		t.Errorf("live %v, first %v after the program was started again", l.Live, l.First)
-	}
+	l = look(t, w, Query{Window: time.Minute})
+	testenv.FailIf(t, !l.Live || l.First.UnixMicro() < start+60e6, "live %v, first %v after the program was started again", l.Live, l.First)
 	must(f.w.Close())
 }
 
@@ -336,12 +310,8 @@ func TestForget(t *testing.T) {
 	w.recent.most = 50_000
 	l := look(t, w, Query{Window: time.Hour, Views: []View{Functions}})
 	kept := l.To.Sub(l.From)
-	if w.recent.count > 50_000 || kept < 5*time.Second || kept > 20*time.Second {
-		t.Errorf("%d samples, %v are kept", w.recent.count, kept)
-	}
-	if got := totals(l.Functions)["main.serve"]; got < 2*kept-100*time.Millisecond || got > 2*kept {
-		t.Errorf("main.serve has %v in %v, want twice as much", got, kept)
-	}
+	testenv.FailIf(t, w.recent.count > 50_000 || kept < 5*time.Second || kept > 20*time.Second, "%d samples, %v are kept", w.recent.count, kept)
+	testenv.Within(t, "main.serve, of two goroutines", totals(l.Functions)["main.serve"], 2*kept-100*time.Millisecond, 2*kept)
 }
 
 // worker is what a session of this process sees.
@@ -350,9 +320,7 @@ func worker(stop chan struct{}) { <-stop }
 // A session that runs in this process is found by the process's id, and at a URL.
 func TestSession(t *testing.T) {
 	testenv.Long(t)
-	if _, err := Process(os.Getpid()); err == nil || !strings.Contains(err.Error(), "is writing no profile") {
-		t.Errorf("before the session: %v", err)
-	}
+	testenv.Fails(t, "before the session", testenv.Err(Process(os.Getpid())), "is writing no profile")
 	stop := make(chan struct{})
 	for range 3 {
 		go worker(stop)
@@ -380,43 +348,25 @@ func TestSession(t *testing.T) {
 			}
 			return found
 		})
-		if !found {
-			t.Fatalf("the goroutines are not there: %+v", l)
-		}
+		testenv.FailIf(t, !found, "the goroutines are not there: %+v", l)
 	}
 	has(process)
 	has(url)
 	must(s.Stop())
 	l := look(t, process, Query{Window: time.Hour, Views: all})
-	if l.Live || l.Ended == "" {
-		t.Errorf("after Stop: live %v, ended %q", l.Live, l.Ended)
-	}
+	testenv.FailIf(t, l.Live || l.Ended == "", "after Stop: live %v, ended %q", l.Live, l.Ended)
 }
 
 // What cannot be watched is an error that says what to do.
 func TestErrors(t *testing.T) {
-	if _, err := Process(1 << 30); err == nil || !strings.Contains(err.Error(), "no such process") {
-		t.Errorf("process: %v", err)
-	}
-	if _, err := File(filepath.Join(t.TempDir(), "none.tach")); err == nil {
-		t.Error("a file that is not there")
-	}
+	testenv.Fails(t, "a process", testenv.Err(Process(1<<30)), "no such process")
+	testenv.Is(t, "a file that is not there", testenv.Err(File(filepath.Join(t.TempDir(), "none.tach"))), os.ErrNotExist)
 	junk := filepath.Join(t.TempDir(), "junk")
 	must(os.WriteFile(junk, []byte(strings.Repeat("junk", 100)), 0o600))
-	if err := open(t, junk).Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "not a Tachyon file") {
-		t.Errorf("junk: %v", err)
-	}
-	for _, text := range []string{"ftp://x", "http://", "://"} {
-		if _, err := URL(text); err == nil {
-			t.Errorf("URL %q: no error", text)
-		}
-	}
+	testenv.Fails(t, "junk", open(t, junk).Poll(t.Context()), "not a Tachyon file")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
 	defer server.Close()
-	u := testenv.Must(URL(server.URL))
-	if err := u.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "httpprof.Handler") {
-		t.Errorf("no profile: %v", err)
-	}
+	testenv.Fails(t, "no profile", testenv.Must(URL(server.URL)).Poll(t.Context()), "httpprof.Handler")
 }
 
 // Nothing that top says of a URL has the password, the user, or what the query has.
@@ -425,10 +375,9 @@ func TestURLSecret(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	for _, text := range []string{"http://us3r:S3CR%ET@h", "http://us3r:S3CRET@h:1x", "ftp://us3r:S3CRET@h", "://us3r:S3CRET@h", "http://us3r:S3CRET@"} {
-		if _, err := URL(text); err == nil || strings.Contains(err.Error()+URLName(text), "3") {
-			t.Errorf("%s: %v, %s", text, err, URLName(text))
-		}
+	for _, text := range []string{"http://us3r:S3CR%ET@h", "http://us3r:S3CRET@h:1x", "ftp://us3r:S3CRET@h", "://us3r:S3CRET@h", "http://us3r:S3CRET@", "http://"} {
+		_, err := URL(text)
+		testenv.FailIf(t, err == nil || strings.Contains(err.Error()+URLName(text), "3"), "%s: %v, %s", text, err, URLName(text))
 	}
 	for _, status = range []int{http.StatusOK, http.StatusForbidden, http.StatusServiceUnavailable, 0} {
 		if status == 0 {
@@ -437,9 +386,7 @@ func TestURLSecret(t *testing.T) {
 		w := testenv.Must(URL("http://us3r:S3CRET@" + host + "/debug/profile?token=T0KEN"))
 		err := w.Poll(t.Context())
 		said := fmt.Sprint(err, w.State().Notice, w.State().Name)
-		if !strings.Contains(said, host) || strings.Contains(said, "us3r") || strings.Contains(said, "S3CRET") || strings.Contains(said, "T0KEN") {
-			t.Errorf("%d: %s", status, said)
-		}
+		testenv.FailIf(t, !strings.Contains(said, host) || strings.Contains(said, "us3r") || strings.Contains(said, "S3CRET") || strings.Contains(said, "T0KEN"), "%d: %s", status, said)
 	}
 }
 
@@ -458,9 +405,7 @@ func TestSilence(t *testing.T) {
 		{host, 1 << 22, start + 58e6, ""},
 	} {
 		got := silence(x.latest, &tachyon.Session{Host: x.host, PID: x.pid}, now)
-		if !strings.Contains(got, x.want) || x.want == "" && got != "" {
-			t.Errorf("%+v: %q", x, got)
-		}
+		testenv.FailIf(t, !strings.Contains(got, x.want) || x.want == "" && got != "", "%+v: %q", x, got)
 	}
 }
 
