@@ -110,12 +110,8 @@ func TestEnvironment(t *testing.T) {
 			got.Log = nil
 			testenv.NoDiff(t, "config", cmp.Diff(tc.want, got, cmp.Exported()))
 			lines := log.Lines()
-			switch {
-			case tc.warning == "" && len(lines) > 0:
-				t.Errorf("warnings: %q", lines)
-			case tc.warning != "" && (len(lines) != 1 || !strings.Contains(lines[0], tc.warning)):
-				t.Errorf("warnings %q, want one with %q", lines, tc.warning)
-			}
+			testenv.Same(t, strings.Join(lines, "\n"), len(lines), min(len(tc.warning), 1))
+			testenv.Has(t, "the warning", strings.Join(lines, "\n"), tc.warning)
 		})
 	}
 }
@@ -138,10 +134,9 @@ func TestBadOption(t *testing.T) {
 		"MaxPause: 0s is not above 0":                  MaxPause(0),
 		"Service: \"\\n\" is longer than 255 bytes or": Service("x", "\n"),
 	} {
-		if s, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
-			s.Stop()
-			t.Errorf("error %v, want %q", err, want)
-		}
+		s, err := Open(o)
+		testenv.Fails(t, want, err, want)
+		_ = s.Stop()
 	}
 }
 

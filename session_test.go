@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -46,25 +47,19 @@ func TestOff(t *testing.T) {
 		log := &testenv.Log{}
 		opts = append(opts, Logger(log.Logger()))
 		s := Start(opts...)
-		if other, err := Open(opts...); err != nil || other == nil { // it is not the session that runs
-			t.Errorf("Open: %v, %v", other, err)
-		}
+		_ = testenv.Must(Open(opts...)).Path() // it is not the session that runs
 		for range 2 {
-			if st := s.Stats(); st != (Stats{Source: "off"}) || s.Err() != nil || s.Path() != "" || s.Files() != nil || s.Stop() != nil {
-				t.Errorf("%+v, %v, %q, %v, %v", st, s.Err(), s.Path(), s.Files(), s.Stop())
-			}
+			testenv.Same(t, "Stats", s.Stats(), Stats{Source: "off"})
+			testenv.Prints(t, "the session's results", "<nil> <nil>  []", s.Stop(), s.Err(), s.Path(), s.Files())
 		}
-		if made, _ := filepath.Glob("*"); len(made) > 0 || len(log.Lines()) > 0 {
-			t.Errorf("made %v, logged %q", made, log.Lines())
-		}
+		testenv.Empty(t, ".")
+		testenv.SameList(t, "logged", log.Lines(), nil)
 	}
 	t.Setenv("PROFILE_SOURCE", "portable")
 	t.Setenv("PROFILE_RATE", "")
 	s := testenv.Must(Open(Source(Off), Output("x.tach")))
 	testenv.OK(t, s.Stop())
-	if testenv.Count(t, reader.Open, "x.tach") == 0 {
-		t.Error("PROFILE_SOURCE does not override Source(Off)")
-	}
+	testenv.Within(t, "samples, as PROFILE_SOURCE overrides Source(Off)", testenv.Count(t, reader.Open, "x.tach"), 1, math.MaxInt)
 }
 
 func TestSession(t *testing.T) {
@@ -74,14 +69,13 @@ func TestSession(t *testing.T) {
 	testenv.Same(t, "Path", s.Path(), path)
 	awaitSamples(s, 1)
 	testenv.OK(t, s.Stop())
-	if n := testenv.Count(t, reader.Open, path); n == 0 {
-		t.Error("no samples")
-	}
+	testenv.Within(t, "samples", testenv.Count(t, reader.Open, path), 1, math.MaxInt)
 	testenv.SameList(t, "logged", log.Lines(), nil)
 	m := testenv.Metadata(t, reader.Open, path)
 	d := m.Session
-	if d.Program == "" || d.PID != os.Getpid() || d.GoVersion != runtime.Version() || d.Source != "portable" || d.Rate != 1000 || d.CPUs <= 0 || d.CPUs > float64(runtime.NumCPU()) ||
-		d.TicksReached == 0 || d.Samples == 0 || d.Duration <= 0 || d.RateReached == 0 || d.Module == "" || d.Host == "" || d.Service != "shop" || d.ServiceVersion != "1.2" || d.Error != "" {
+	testenv.Prints(t, "session metadata", fmt.Sprint(os.Getpid(), " ", runtime.Version(), " portable 1000 shop 1.2 "), d.PID, d.GoVersion, d.Source, d.Rate, d.Service, d.ServiceVersion, d.Error)
+	if d.Program == "" || d.CPUs <= 0 || d.CPUs > float64(runtime.NumCPU()) || d.TicksReached == 0 || d.Samples == 0 || d.Duration <= 0 || d.RateReached == 0 || d.Module == "" || d.Host == "" ||
+		len(m.Goroutines) == 0 || runtime.GOOS == "linux" && d.BuildID == "" {
 		t.Errorf("session metadata: %+v", d)
 	}
 	want := Stats{
@@ -92,12 +86,6 @@ func TestSession(t *testing.T) {
 	if st := s.Stats(); st != want || st.TicksAsked == 0 || st.Cost == 0 {
 		t.Errorf("%+v, in the file %+v", st, want)
 	}
-	if len(m.Goroutines) == 0 {
-		t.Error("no goroutines in the metadata")
-	}
-	if runtime.GOOS == "linux" && d.BuildID == "" {
-		t.Error("no build ID")
-	}
 }
 
 // A session within a synctest bubble is refused before it makes a file or starts a goroutine.
@@ -105,11 +93,10 @@ func TestBubble(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s := Start(Output(filepath.Join(dir, "x.tach")), Logger((&testenv.Log{}).Logger()))
-		if s.Err() == nil || !errors.Is(s.Err(), sampler.ErrBubble) || s.Stop() != s.Err() {
-			t.Errorf("Start: %v, Stop: %v", s.Err(), s.Stop())
-		}
+		testenv.Is(t, "Start", s.Err(), sampler.ErrBubble)
+		testenv.Same(t, "Stop", s.Stop(), s.Err())
 	})
-	testenv.Same(t, "files", len(testenv.Must(os.ReadDir(dir))), 0)
+	testenv.Empty(t, dir)
 }
 
 // If MaxPause is too short for any tick, the session takes no samples and logs one
@@ -120,12 +107,12 @@ func TestMaxPause(t *testing.T) {
 	s := testenv.Must(Open(Output(path), Logger(log.Logger()), MaxPause(time.Nanosecond)))
 	testenv.Await(func() bool { return s.Stats().TicksRefused >= 3 })
 	testenv.OK(t, s.Stop())
-	if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "part of the profile is missing") || !strings.Contains(l[0], "MaxPause allows 1ns") {
-		t.Errorf("logged %q", l)
-	}
-	if d := testenv.Metadata(t, reader.Open, path).Session; testenv.Count(t, reader.Open, path) > 0 || d.TicksRefused < 3 || d.Blind <= 0 {
-		t.Errorf("%+v", d)
-	}
+	testenv.Same(t, "lines of the log", len(log.Lines()), 1)
+	testenv.Has(t, "the log", log.Lines()[0], "part of the profile is missing", "MaxPause allows 1ns")
+	testenv.Same(t, "samples", testenv.Count(t, reader.Open, path), 0)
+	d := testenv.Metadata(t, reader.Open, path).Session
+	testenv.Within(t, "refused", d.TicksRefused, 3, math.MaxInt)
+	testenv.Same(t, "blind for some time", d.Blind > 0, true)
 }
 
 func TestTwoSessions(t *testing.T) {
@@ -134,16 +121,14 @@ func TestTwoSessions(t *testing.T) {
 	awaitSamples(s, 1)
 	b := filepath.Join(t.TempDir(), "b.tach")
 	second := Start(Output(b), Logger(log.Logger()))
-	if err := second.Err(); !errors.Is(err, ErrActive) || !strings.Contains(err.Error(), "a.tach") || second.Stop() != err {
-		t.Errorf("the second session's error is %v, its Stop returns %v", err, second.Stop())
-	}
-	if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "another session is running") {
-		t.Errorf("logged %q, want one warning", l)
-	}
+	testenv.Is(t, "the second session", second.Err(), ErrActive)
+	testenv.Fails(t, "the second session", second.Stop(), "a.tach")
+	testenv.Same(t, "Stop", second.Stop(), second.Err())
+	testenv.Same(t, "lines of the log", len(log.Lines()), 1)
+	testenv.Has(t, "the log", log.Lines()[0], "another session is running")
 	testenv.Is(t, "the second session's file", testenv.Err(os.Stat(b)), os.ErrNotExist)
-	if err := s.Stop(); err != nil || testenv.Count(t, reader.Open, s.Path()) == 0 {
-		t.Errorf("the first session's Stop returns %v", err)
-	}
+	testenv.OK(t, s.Stop())
+	testenv.Within(t, "samples of the first session", testenv.Count(t, reader.Open, s.Path()), 1, math.MaxInt)
 }
 
 // Sessions can follow one another. Every call of Stop returns after the file is finished, from any goroutine.
@@ -155,17 +140,13 @@ func TestStop(t *testing.T) {
 		for range 4 {
 			all.Go(func() {
 				testenv.Same(t, "Stop", errors.Join(s.Stop(), s.Err()), nil)
-				if testenv.Count(t, reader.Open, s.Path()) == 0 {
-					t.Error("no samples")
-				}
+				testenv.Within(t, "samples", testenv.Count(t, reader.Open, s.Path()), 1, math.MaxInt)
 			})
 		}
 		all.Wait()
 	}
 	var s *Session
-	if s.Stop() != nil || s.Err() != nil || s.Path() != "" || s.Files() != nil || s.Stats() != (Stats{}) {
-		t.Error("a nil session is not idle")
-	}
+	testenv.Prints(t, "results of a nil session", "<nil> <nil>  [] true", s.Stop(), s.Err(), s.Path(), s.Files(), s.Stats() == Stats{})
 }
 
 // A path that cannot be written causes one warning and an error that names the path. It does not prevent the next session.
@@ -186,9 +167,8 @@ func TestBadPath(t *testing.T) {
 	} {
 		log := &testenv.Log{}
 		s := Start(Output(path), Logger(log.Logger()))
-		if err := s.Err(); err == nil || s.Stop() != err || !strings.Contains(err.Error(), filepath.Base(path)) {
-			t.Errorf("%s: Err is %v, Stop returns %v", name, err, s.Stop())
-		}
+		testenv.Fails(t, name, s.Err(), filepath.Base(path))
+		testenv.Same(t, name+": Stop", s.Stop(), s.Err())
 		testenv.Same(t, fmt.Sprintf("%s: lines of %q", name, log.Lines()), len(log.Lines()), 1)
 	}
 	testenv.OK(t, Start(Output(filepath.Join(dir, "x.tach"))).Stop())
@@ -236,17 +216,12 @@ func callsStopValue(stop func() error) error {
 	return err
 }
 
-// sources returns the sources of this system.
-func sources() []SourceKind {
-	if runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64") {
-		return []SourceKind{Portable, Native}
-	}
-	return []SourceKind{Portable}
-}
-
 // Start and Stop are not in the profile. Their time is time of the function that calls them.
 func TestStartAndStopAreHidden(t *testing.T) {
-	for _, source := range sources() {
+	for _, source := range []SourceKind{Portable, Native} {
+		if source == Native && (runtime.GOOS != "linux" || runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64") {
+			continue
+		}
 		t.Setenv("PROFILE_SOURCE", string(source))
 		for how, leaf := range map[string]string{"method": "callsStop", "method value": "callsStopValue", "other goroutine": own.Profiler} {
 			t.Run(fmt.Sprint(source, " ", how), func(t *testing.T) { startAndStopAreHidden(t, how, leaf) })

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,14 +52,12 @@ func TestOff(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.tach")
 	t.Setenv("PROFILE_OUT", out)
 	t.Setenv("PROFILE_SOURCE", "off")
-	var log strings.Builder
+	var log testenv.Log
 	usual := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	slog.SetDefault(log.Logger())
 	defer slog.SetDefault(usual)
 	program, _ := os.Executable()
-	if code := Run(seven{}); code != 7 || log.String() != "" {
-		t.Errorf("code %d, logged %q", code, log.String())
-	}
+	testenv.Prints(t, "code and log", "7 []", Run(seven{}), log.Lines())
 	testenv.Same(t, "the file is free", claim(out, filepath.Join(filepath.Dir(filepath.Dir(program)), "b999", "other.test")), true)
 	testenv.Is(t, "the profile", testenv.Err(os.Stat(out)), os.ErrNotExist)
 }

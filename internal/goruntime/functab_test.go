@@ -4,6 +4,7 @@ package goruntime
 
 import (
 	"encoding/binary"
+	"math"
 	"os"
 	"reflect"
 	"runtime"
@@ -42,9 +43,7 @@ func TestFuncTable(t *testing.T) {
 			continue // no function, or padding between functions
 		}
 		checked++
-		if f == 0 || want.Entry() != entry {
-			t.Fatalf("%#x: function at %#x, want %s at %#x", pc, entry, want.Name(), want.Entry())
-		}
+		testenv.Same(t, want.Name(), entry, want.Entry())
 		pcs := table.Expand(nil, pc+1)
 		if len(pcs) > 1 {
 			inlined++
@@ -74,9 +73,8 @@ func TestFuncTable(t *testing.T) {
 			t.Fatalf("%#x in %s: frame size %d in the handler, %d in the drain, %v", pc, want.Name(), int64(got), size, ok)
 		}
 	}
-	if checked < 1000 || inlined < 100 || sized < 1000 {
-		t.Errorf("only %d addresses, %d of inlined calls, %d with a frame's size", checked, inlined, sized)
-	}
+	testenv.Within(t, "addresses, and those with a frame's size", min(checked, sized), 1000, math.MaxInt)
+	testenv.Within(t, "addresses of inlined calls", inlined, 100, checked)
 }
 
 // FuzzFuncTable reads tables with arbitrary contents. They end right before an unreadable page, so a
@@ -123,9 +121,7 @@ func FuzzFuncTable(f *testing.F) {
 		if ok && got != ^uintptr(0) && int64(int32(got)) != int64(size) {
 			t.Errorf("frame size %d in the handler, %d in the drain", int64(got), size)
 		}
-		if n := len(table.Expand(nil, pc+1)); n > 300 {
-			t.Errorf("%d inlined calls", n)
-		}
+		testenv.Within(t, "inlined calls", len(table.Expand(nil, pc+1)), 0, 300)
 	})
 }
 
@@ -180,9 +176,8 @@ func TestModules(t *testing.T) {
 		testenv.Same(t, "this code", v.codeOf(uint64(codeHere())), &v.Program)
 	}
 	check(published)
-	if !table.Grow() || table.Grow() || len(table.Modules) != known+added {
-		t.Fatalf("%d modules, not %d", len(table.Modules), known+added)
-	}
+	testenv.Prints(t, "grows, grows again", "true false", table.Grow(), table.Grow())
+	testenv.Same(t, "modules", len(table.Modules), known+added)
 	table.Publish(v)
 	check(added)
 }

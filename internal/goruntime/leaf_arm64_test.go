@@ -5,6 +5,8 @@ package goruntime
 import (
 	"testing"
 	"unsafe"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // Where the return address is at each instruction of two functions that the compiler made, one with a small frame and one with a large one.
@@ -37,8 +39,6 @@ func TestReadLeaf(t *testing.T) {
 		code[i] = list[i].code
 	}
 	for i, tt := range list {
-		if got := ReadLeaf(uintptr(unsafe.Pointer(&code[i])), tt.delta); got != tt.want {
-			t.Errorf("%#x at %d: %d, want %d", tt.code, i, got, tt.want)
-		}
+		testenv.Same(t, i, ReadLeaf(uintptr(unsafe.Pointer(&code[i])), tt.delta), tt.want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -52,22 +52,16 @@ func TestGrow(t *testing.T) {
 		frames = append(frames, frame...)
 		testenv.OK(t, j.Frame(frame))
 	}
-	if len(j.chunks) < 3 {
-		t.Fatalf("the journal grew only to %d MB", len(j.chunks))
-	}
+	testenv.Within(t, "MB of the journal", len(j.chunks), 3, 100)
 	testenv.OK(t, errors.Join(j.Metadata([]byte(`{"gotach":"a","n":1}`), true), j.Metadata([]byte(`{"gotach":"b"}`), false), j.Metadata([]byte(`{"gotach":"a","n":2}`), true)))
 	for _, closed := range []bool{false, true} {
 		if closed {
 			testenv.OK(t, j.Close())
 		}
 		s := load(t, path)
-		if s.NStrings != n || s.NFrames != n || !bytes.Equal(s.Strings, strings) || !bytes.Equal(s.Frames, frames) {
-			t.Errorf("%d strings, %d frames, or wrong ones", s.NStrings, s.NFrames)
-		}
-		testenv.Same(t, "metadata", fmt.Sprint(s.Metadata), `[{"gotach":"b"} {"gotach":"a","n":2}]`)
-		if s.Layout != head.Layout || s.Start != head.Start || s.Interval != head.Interval || s.Point.Offset != tachyon.HeaderSize {
-			t.Errorf("%+v, %+v", s.Head, s.Point)
-		}
+		testenv.Prints(t, "strings and frames, equal", fmt.Sprint(n, n, " true true"), s.NStrings, s.NFrames, bytes.Equal(s.Strings, strings), bytes.Equal(s.Frames, frames))
+		testenv.Prints(t, "metadata", `[{"gotach":"b"} {"gotach":"a","n":2}]`, s.Metadata)
+		testenv.Prints(t, "head", fmt.Sprint(head.Layout, head.Start, head.Interval, tachyon.HeaderSize), s.Layout, s.Start, s.Interval, s.Point.Offset)
 	}
 	half, whole := load(t, path), n/2
 	known := Known{NStrings: uint32(whole)}
@@ -77,9 +71,8 @@ func TestGrow(t *testing.T) {
 	}
 	for known.Frames = len(frames) / 2; frames[known.Frames-1] != 7; known.Frames++ {
 	}
-	if s, err := LoadNew(path, known); err != nil || !bytes.Equal(s.Strings, strings[known.Strings:]) || !bytes.Equal(s.Frames, frames[known.Frames:]) || int(s.NStrings) != n-whole {
-		t.Errorf("%d new strings, %v", s.NStrings, err)
-	}
+	s := testenv.Must(LoadNew(path, known))
+	testenv.Prints(t, "new strings, equal, equal frames", fmt.Sprint(n-whole, " true true"), s.NStrings, bytes.Equal(s.Strings, strings[known.Strings:]), bytes.Equal(s.Frames, frames[known.Frames:]))
 	j = create(t, path) // replaces a journal that is not in use
 	testenv.Same(t, "strings of the new journal", load(t, path).NStrings, 0)
 	testenv.OK(t, j.Remove())
@@ -100,9 +93,7 @@ func TestSlots(t *testing.T) {
 		testenv.SameList(t, what, load(t, path).Records, b)
 	}
 	small := testenv.Must(j.Slot(32))
-	if n := len(small.Data()); n != 32 || cap(small.Data()) != n {
-		t.Errorf("a slot of 32 bytes has %d bytes", n)
-	}
+	testenv.Prints(t, "length and capacity of a slot", "32 32", len(small.Data()), cap(small.Data()))
 	j.Begin(&small, 9, 1)
 	copy(small.Data(), []byte{5, 1, 6, 2})
 	want("not used yet", []byte{})
@@ -125,27 +116,21 @@ func TestSlots(t *testing.T) {
 	want("in the buffer", record(3, 5, 1, 6, 2, 7, 3))
 	j.Advance(Point{Offset: 1000, Samples: 3, Raw: uint64(len(buf))}, 0)
 	want("in the file", []byte{})
-	if p := load(t, path).Point; p.Offset != 1000 || p.Samples != 3 {
-		t.Errorf("%+v", p)
-	}
+	p := load(t, path).Point
+	testenv.Prints(t, "offset and samples", "1000 3", p.Offset, p.Samples)
 	j.Release(large)
 
 	// Pages whose slots are all free are reused for any kind.
-	chunks := len(j.chunks)
 	for range 20 {
 		var slots []Slot
 		for range 50 {
-			s := testenv.Must(j.Slot(16384))
-			slots = append(slots, s)
+			slots = append(slots, testenv.Must(j.Slot(16384)))
 		}
 		for _, s := range slots {
 			j.Release(s)
 		}
-		chunks = max(chunks, 3)
 	}
-	if len(j.chunks) > chunks {
-		t.Errorf("the journal has %d MB after its slots were released, want at most %d", len(j.chunks), chunks)
-	}
+	testenv.Within(t, "MB of a journal whose slots were released", len(j.chunks), 1, 3)
 }
 
 // Only one writer can use a journal, and a recovery cannot begin while it does.
@@ -154,13 +139,10 @@ func TestBusy(t *testing.T) {
 	j := create(t, path)
 	testenv.Is(t, "Create", testenv.Err(Create(path, head)), ErrBusy)
 	testenv.Is(t, "Lock", testenv.Err(Lock(path)), ErrBusy)
-	held := func() bool {
-		return testenv.Must(Held(path))
-	}
-	testenv.Same(t, "the journal of a writer is held", held(), true)
+	testenv.Same(t, "the journal of a writer is held", testenv.Must(Held(path)), true)
 	load(t, path)
 	testenv.OK(t, j.Close())
-	testenv.Same(t, "the journal of a writer that has gone is held", held(), false)
+	testenv.Same(t, "the journal of a writer that has gone is held", testenv.Must(Held(path)), false)
 	testenv.Is(t, "Held without a journal", testenv.Err(Held(path+"x")), os.ErrNotExist)
 	f := testenv.Must(Lock(path))
 	defer f.Close()
@@ -180,13 +162,9 @@ func TestInTheWay(t *testing.T) {
 			path, victim := filepath.Join(dir, "x.tach"), filepath.Join(dir, "victim")
 			testenv.OK(t, errors.Join(os.WriteFile(victim, []byte("precious"), 0o644), put(dir, path+Suffix)))
 			before := testenv.Must(os.Lstat(path + Suffix))
-			if _, err := Create(path, head); err == nil {
-				t.Error("no error")
-			}
-			if name != "directory" {
-				if _, err := Lock(path); err == nil && name != "pipe" {
-					t.Error("Lock follows the link")
-				}
+			testenv.Same(t, "Create succeeds", testenv.Err(Create(path, head)) == nil, false)
+			if strings.HasSuffix(name, "link") {
+				testenv.Same(t, "Lock follows the link", testenv.Err(Lock(path)) == nil, false)
 			}
 			testenv.Same(t, "it is the same file", os.SameFile(before, testenv.Must(os.Lstat(path+Suffix))), true)
 			testenv.Same(t, "the other file", string(testenv.Must(os.ReadFile(victim))), "precious")
@@ -229,9 +207,8 @@ func TestPrune(t *testing.T) {
 				gone = append(gone, Number("x.tach", filepath.Base(p)))
 			}
 		}))
-		if left := testenv.Must(Numbers(path)); !slices.Equal(gone, c.gone) || !slices.Equal(left, c.left) {
-			t.Errorf("limit %d: %v are deleted, want %v; %v are left, want %v", c.limit, gone, c.gone, left, c.left)
-		}
+		testenv.SameList(t, fmt.Sprint("limit ", c.limit, ": deleted"), gone, c.gone)
+		testenv.SameList(t, fmt.Sprint("limit ", c.limit, ": left"), testenv.Must(Numbers(path)), c.left)
 	}
 }
 
@@ -262,9 +239,8 @@ func testFull(t *testing.T, path string) {
 		b[i] = 0xa5 // all blocks of the buffer are allocated
 	}
 	j.Commit(len(b), nil)
-	if s := load(t, path); int(s.NStrings) != n-1 || len(s.Records) != BufferSize {
-		t.Errorf("%d of %d strings, %d bytes of records", s.NStrings, n-1, len(s.Records))
-	}
+	s := load(t, path)
+	testenv.Prints(t, "strings, bytes of records", fmt.Sprint(n-1, BufferSize), s.NStrings, len(s.Records))
 }
 
 func TestFullWhenReserving(t *testing.T) {

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/gotach/profiler/internal/testenv"
@@ -57,9 +55,8 @@ func TestLayout(t *testing.T) {
 	testenv.Same(t, "length", len(b), 1<<20)
 	// After a reboot the durable point counts, and no slot and no buffer.
 	got := load(t, path)
-	if got.Point != point || string(got.Records) != "ab\x09\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01\x05\x01" || got.Pending != 16 {
-		t.Errorf("%+v, records %q", got.Point, got.Records)
-	}
+	testenv.Same(t, "point", got.Point, point)
+	testenv.Prints(t, "records, and pending", "ab\x09\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01\x05\x01 16", string(got.Records), got.Pending)
 	id := boot()
 	changed := bytes.Replace(b, id[:], make([]byte, bootSize), 1)
 	changed[384] = 99 // damages the latest durable point
@@ -67,9 +64,9 @@ func TestLayout(t *testing.T) {
 		return // a system without a boot ID
 	}
 	testenv.OK(t, os.WriteFile(path+Suffix, changed, 0o600))
-	if got := load(t, path); got.Point != (Point{Offset: 64}) || len(got.Records) > 0 || len(got.Alone) > 0 || string(got.Strings) != "\x01a" || string(got.Progress) != "{2}" {
-		t.Errorf("after a reboot: %+v", got)
-	}
+	got = load(t, path)
+	testenv.Same(t, "the point after a reboot", got.Point, Point{Offset: 64})
+	testenv.Prints(t, "records, strings and progress after a reboot", "0 0 \x01a {2}", len(got.Records), len(got.Alone), string(got.Strings), string(got.Progress))
 }
 
 // Files that are no journals are refused, with the reason.
@@ -86,9 +83,9 @@ func TestNotJournal(t *testing.T) {
 		"damaged control page: 0 bytes in the buffer, pr": change(128, 63),
 	} {
 		testenv.OK(t, os.WriteFile(path+Suffix, b, 0o600))
-		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path+Suffix) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		err := testenv.Err(Load(path))
+		testenv.Fails(t, want, err, want)
+		testenv.Fails(t, "the file's name", err, path+Suffix+": ")
 	}
 }
 
@@ -107,31 +104,24 @@ func TestRecordSection(t *testing.T) {
 			testenv.OK(t, errors.Join(j.Records(r), j.Progress(fmt.Append(nil, round, i))))
 			alone = append(alone, r...)
 			s := load(t, path)
-			if !bytes.Equal(s.Alone, alone) || !bytes.Equal(s.Blocks, blocks) || string(s.Progress) != fmt.Sprint(round, i) {
-				t.Fatalf("round %d, record %d: %d bytes alone, %d in blocks, progress %s; want %d, %d", round, i, len(s.Alone), len(s.Blocks), s.Progress, len(alone), len(blocks))
-			}
+			testenv.Prints(t, "alone, blocks, progress", fmt.Sprint("true true ", fmt.Sprint(round, i)), bytes.Equal(s.Alone, alone), bytes.Equal(s.Blocks, blocks), string(s.Progress))
 		}
 		block := wire.AppendBlock(nil, alone, nil)
 		testenv.OK(t, j.Block(block))
 		blocks = append(blocks, block...)
-		s, err := LoadNew(path, known)
-		if err != nil || len(s.Alone) > 0 || !bytes.Equal(s.Blocks, block) {
-			t.Fatalf("%d bytes alone, %d new in blocks, want %d; %v", len(s.Alone), len(s.Blocks), len(block), err)
-		}
+		s := testenv.Must(LoadNew(path, known))
+		testenv.Prints(t, "alone, and the new block", "0 true", len(s.Alone), bytes.Equal(s.Blocks, block))
 		known.Blocks, known.Records = len(blocks), known.Records+uint64(len(alone))
 	}
-	if n := len(j.free); n < 4 { // the pages of alone records
-		t.Errorf("%d pages are free", n)
-	}
+	testenv.Within(t, "pages that are free, of alone records", len(j.free), 4, 100)
 	var got []byte
 	j.Blocks(int64(len(blocks))-1, func(b []byte) { got = append(got, b...) })
 	testenv.Same(t, "blocks", string(got), string(blocks[:len(blocks)-1]))
 	testenv.OK(t, j.Records([]byte("\x04\x04{")))
 	latest := j.records.progress.b[pageHead+int(j.records.seq&1)*place:]
 	latest[placeHead]++ // damaged
-	if s := load(t, path); len(s.Alone) > 0 || string(s.Progress) != "2 3" {
-		t.Errorf("%q alone, progress %q", s.Alone, s.Progress)
-	}
+	s := load(t, path)
+	testenv.Prints(t, "alone, progress", "0 2 3", len(s.Alone), string(s.Progress))
 	known.Blocks++
 	testenv.Is(t, "more is known than there is", testenv.Err(LoadNew(path, known)), ErrLess)
 	testenv.OK(t, j.Progress(make([]byte, place-placeHead)))
@@ -164,19 +154,19 @@ func TestFinish(t *testing.T) {
 			section = wire.AppendBlock([]byte("blocks"), []byte("alone\x03\x03{}"), compress)
 		}
 		h, tail, err := s.Finish(8, 9, compress)
+		testenv.OK(t, err)
 		want.FrameOffset = h.FrameOffset
-		if h != want || err != nil {
-			t.Errorf("header %+v, want %+v; %v", h, want, err)
-		}
+		testenv.Same(t, "header", h, want)
 		text := string(tail)
 		crc := fmt.Sprintf(`{"gotach":"checksum","crc32c":%d}`, wire.CRC(5, []byte(c.region)))
 		place := fmt.Sprintf(`"offset":%d,"length":%d,"crc32c":%d}`, len(text)+int(c.point.Offset)-tachyon.FooterSize-len(section), len(section), wire.CRC(0, section))
-		if !strings.HasPrefix(text, c.region+"\x01f\x02{}") || !strings.Contains(text, crc+"\x00\x00\x02"+string(section)) || !strings.Contains(text, place) {
-			t.Errorf("%q, want %q, checksum %s, section at %s", text, c.region, crc, place)
-		}
+		begin := c.region + "\x01f\x02{}"
+		testenv.Same(t, "the tail's beginning", text[:len(begin)], begin)
+		testenv.Has(t, "the tail", text, crc+"\x00\x00\x02"+string(section), place)
 	}
 	s := State{Head: Head{Layout: 2}, Point: Point{Offset: 64}, Blocks: []byte("blocks")}
-	if _, tail, err := s.Finish(0, 0, nil); err != nil || !bytes.Contains(tail, []byte("blocks")) || !reflect.DeepEqual(s.Blocks, []byte("blocks")) {
-		t.Errorf("%q, %v", tail, err)
-	}
+	_, tail, err := s.Finish(0, 0, nil)
+	testenv.OK(t, err)
+	testenv.Has(t, "a tail with no records alone", string(tail), "blocks")
+	testenv.Same(t, "blocks", string(s.Blocks), "blocks")
 }

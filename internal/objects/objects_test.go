@@ -1,6 +1,8 @@
 package objects
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -118,14 +120,12 @@ func TestNumbersBounded(t *testing.T) {
 	for i := range uint64(200_000) {
 		testenv.Same(t, "number of an object of one goroutine", s.waits(0, heap+i*64, tachyon.ObjectChannel, "a"), 0)
 	}
-	if len(s.known) != 0 || len(s.seen) != maxCandidates {
-		t.Errorf("%d objects and %d candidates are kept", len(s.known), len(s.seen))
-	}
+	testenv.Prints(t, "objects and candidates", fmt.Sprint(0, maxCandidates), len(s.known), len(s.seen))
 	// A channel for each of 5,000 requests a second, for which two goroutines wait. One lock is there
 	// all the time, and two goroutines wait for it in turns. Two other ones wait for a third lock, and
 	// never wake.
 	const requests, lock, idle = 200_000, heap + 32, heap + 40
-	var last, lasting, resting int32
+	var last, lasting int32
 	for i := range uint64(requests) {
 		now := time.Duration(i) * time.Second / 5000
 		if i%100 == 0 {
@@ -142,19 +142,16 @@ func TestNumbersBounded(t *testing.T) {
 			s.wakes(2 + i/50%2)
 		}
 	}
-	if last < maxEager || last > maxEager+10 || len(s.known) > maxEager+10 || len(s.seen) != maxCandidates {
-		t.Errorf("the highest number is %d, and %d objects are kept", last, len(s.known))
-	}
-	if x := s.known[idle]; x != nil {
-		resting = x.Number
-	}
-	if lasting <= maxEager || resting <= maxEager || lasting == resting {
-		t.Errorf("the locks have the numbers %d and %d", lasting, resting)
-	}
-	// Variables get numbers even then.
+	testenv.Within(t, "the highest number", last, maxEager, maxEager+10)
+	testenv.Within(t, "objects", len(s.known), 1, maxEager+10)
+	testenv.Same(t, "candidates", len(s.seen), maxCandidates)
+	// The locks and variables get numbers even then.
 	s.waits(6, 0x1100, tachyon.ObjectMutex, "a")
-	if n := s.waits(7, 0x1100, tachyon.ObjectMutex, "a"); n <= maxEager {
-		t.Errorf("a variable has number %d", n)
+	variable := s.waits(7, 0x1100, tachyon.ObjectMutex, "a")
+	numbers := map[int32]bool{lasting: true, s.known[idle].Number: true, variable: true}
+	testenv.Same(t, "different numbers", len(numbers), 3)
+	for n := range numbers {
+		testenv.Within(t, "number", n, maxEager+1, math.MaxInt32)
 	}
 
 	// A thousand channels at a time for ten minutes, each for three seconds.
@@ -166,7 +163,6 @@ func TestNumbersBounded(t *testing.T) {
 		last = max(last, s.waits(g, heap+1<<32+(i/3000*1000+i%1000)*64, tachyon.ObjectChannel, "a"))
 		s.wakes(g)
 	}
-	if most := int32(5000); last < 1000 || last > most || len(s.known) > int(most) {
-		t.Errorf("after %v the highest number is %d, and %d objects are kept", s.Now, last, len(s.known))
-	}
+	testenv.Within(t, "the highest number in the end", last, 1000, 5000)
+	testenv.Within(t, "objects in the end", len(s.known), 0, 5000)
 }

@@ -1,11 +1,6 @@
 package own
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -30,9 +25,8 @@ func TestCreated(t *testing.T) {
 		go func() { by <- createdBy() }()
 	})
 	testenv.Same(t, "by Go", Created(<-by), true)
-	if name := <-by; name == "" || Created(name) {
-		t.Errorf("a go statement within Go's function: creator %q, want a name other than Go's", name)
-	}
+	name := <-by
+	testenv.Prints(t, "by a go statement within Go's function: "+name, "true false", name != "", Created(name))
 	testenv.Same(t, "the main goroutine", Created(""), false)
 }
 
@@ -55,55 +49,6 @@ func hideThis() string { HideCaller(); return caller() }
 func TestHidden(t *testing.T) {
 	name := hideMe{}.method()
 	Hide(hideMe.method)
-	if !Hidden(name) || !Hidden(name+"-fm") {
-		t.Errorf("%s is not hidden", name)
-	}
-	testenv.Same(t, "hidden after HideCaller", Hidden(hideThis()), true)
-	if Hidden("") || Hidden(caller()) {
-		t.Error("other functions are hidden")
-	}
-}
-
-// The packages that a profiled program links start all their goroutines with Go.
-func TestNoOtherGoStatement(t *testing.T) {
-	const root = "../.."
-	files, fset := 0, token.NewFileSet()
-	for _, room := range []string{".", "auto", "export", "httpprof", "proftest", "internal/frames", "internal/hook", "internal/journal", "internal/own", "internal/rotate", "internal/session", "sampler", "tachyon", "writer"} {
-		err := filepath.WalkDir(filepath.Join(root, room), func(path string, e fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case e.IsDir() && (room == "." && path != root || e.Name() == "testdata" || e.Name() == "gen"):
-				return fs.SkipDir
-			case e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-				return nil
-			}
-			files++
-			f, err := parser.ParseFile(fset, path, nil, 0)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				if starts(n) && path != filepath.Join(root, "internal/own/start.go") {
-					t.Errorf("%s: goroutine not started by own.Go", fset.Position(n.Pos()))
-				}
-				return true
-			})
-			return nil
-		})
-		testenv.OK(t, err)
-	}
-	if files < 60 {
-		t.Errorf("found only %d files", files)
-	}
-}
-
-// starts reports whether a node starts a goroutine: a go statement, or a method or function named Go or AfterFunc.
-func starts(n ast.Node) bool {
-	if s, ok := n.(*ast.SelectorExpr); ok {
-		x, _ := s.X.(*ast.Ident)
-		return s.Sel.Name == "AfterFunc" || s.Sel.Name == "Go" && (x == nil || x.Name != "own")
-	}
-	_, ok := n.(*ast.GoStmt)
-	return ok
+	testenv.Prints(t, name+" is hidden, its value, the caller of HideCaller", "true true true", Hidden(name), Hidden(name+"-fm"), Hidden(hideThis()))
+	testenv.Prints(t, "other functions are hidden", "false false", Hidden(""), Hidden(caller()))
 }

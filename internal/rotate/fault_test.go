@@ -33,13 +33,8 @@ func noJournals(err error) (undo func()) {
 	return func() { journal.Reserve = old }
 }
 
-// must panics after an error: then the fault was not made.
-func must(err error) (undo func()) {
-	if err != nil {
-		panic(err)
-	}
-	return func() {}
-}
+// must returns what undoes a fault that stays, and panics if it was not made.
+func must(err error) (undo func()) { return testenv.Must(func() {}, err) }
 
 // Each fault lasts from just before the second file begins, after 1 s of samples, until one
 // second later.
@@ -51,12 +46,8 @@ var faults = []struct {
 	{"disk full", "the next file is made", func(string) func() { return noJournals(syscall.ENOSPC) }, nothing},
 	{"quota used up", "the next file is made", func(string) func() { return noJournals(syscall.EDQUOT) }, nothing},
 	{"I/O error", "the next file is made", func(string) func() { return noJournals(syscall.EIO) }, nothing},
-	{"the next file's name is taken", "it is made", func(dir string) func() {
-		return must(os.Symlink("victim", filepath.Join(dir, "x.2.tach")))
-	}, nothing},
-	{"the old file is removed", "it is written", func(dir string) func() {
-		return must(os.Remove(filepath.Join(dir, "x.1.tach")))
-	}, nothing},
+	{"the next file's name is taken", "it is made", func(dir string) func() { return must(os.Symlink("victim", dir+"/x.2.tach")) }, nothing},
+	{"the old file is removed", "it is written", func(dir string) func() { return must(os.Remove(dir + "/x.1.tach")) }, nothing},
 	{"the old file's metadata cannot be added", "it is finished", func(string) func() { return func() {} },
 		func(*writer.Writer) error { return errors.New("the metadata error") }},
 }
@@ -102,10 +93,8 @@ func TestBeginFails(t *testing.T) {
 		broken = true
 		return func() { broken = false }
 	}, nothing)
-	const want = "session error: rotation cannot make a new file and continues the old one: no; the session continues in the old file, and no sample is lost"
-	if result != want || begun < 3 {
-		t.Errorf("%s, want %s; Begin was called %d times", result, want, begun)
-	}
+	testenv.Same(t, "result", result, "session error: rotation cannot make a new file and continues the old one: no; the session continues in the old file, and no sample is lost")
+	testenv.Within(t, "calls of Begin", begun, 3, 20)
 }
 
 // try runs a session of 150 samples with a fault and describes the outcome.
@@ -131,29 +120,21 @@ func try(t *testing.T, began func(*writer.Writer, uint64) error, fault func(dir 
 // outcome describes the error and the state of a session of 150 samples in words.
 func outcome(t *testing.T, w *Writer, failed []error) string {
 	said := "no error"
-	for _, kind := range []struct {
-		err  error
-		text string
-	}{{syscall.ENOSPC, "the disk error"}, {syscall.EDQUOT, "the disk error"}, {syscall.EIO, "the disk error"}, {os.ErrNotExist, "the file was removed"}} {
-		if len(failed) == 1 && errors.Is(failed[0], kind.err) {
-			said = "session error: " + kind.text
-		}
-	}
-	if len(failed) > 0 && said == "no error" {
+	if len(failed) > 0 {
 		said = "session error: " + failed[0].Error()
 	}
-	var all []int
-	first := 0
-	for i, path := range w.Files() {
-		testenv.OK(t, testenv.Err(recovery.Finish(path)))
-		list := times(t, path)
-		if i == 0 {
-			first = len(list)
+	for err, text := range map[error]string{syscall.ENOSPC: "the disk error", syscall.EDQUOT: "the disk error", syscall.EIO: "the disk error", os.ErrNotExist: "the file was removed"} {
+		if len(failed) == 1 && errors.Is(failed[0], err) {
+			said = "session error: " + text
 		}
-		all = append(all, list...)
+	}
+	var all []int
+	for _, path := range w.Files() {
+		testenv.OK(t, testenv.Err(recovery.Finish(path)))
+		all = append(all, times(t, path)...)
 	}
 	switch {
-	case slices.Equal(all, upTo(1, 150)) && first > 10:
+	case slices.Equal(all, upTo(1, 150)) && len(times(t, w.Files()[0])) > 10:
 		return said + "; the session continues in the old file, and no sample is lost"
 	case slices.Equal(all, upTo(1, 150)):
 		return said + "; all files are complete"
@@ -223,9 +204,7 @@ func TestKilledOften(t *testing.T) {
 	want := []string{"x.1.tach", "x.1.tach.journal", "x.19.tach", "x.19.tach.journal", "x.20.tach", "x.20.tach.journal", "x.21.tach", "x.21.tach.journal",
 		"x.22.tach", "x.22.tach.journal", "x.23.tach", "x.23.tach.journal"}
 	testenv.SameList(t, "is left", inside(t, dead), want)
-	if len(said) != killed-3 || said[0] != "x.2.tach" || said[killed-4] != "x.18.tach" {
-		t.Errorf("said to be deleted: %q", said)
-	}
+	testenv.Prints(t, "said to be deleted", fmt.Sprint(killed-3, " x.2.tach x.18.tach"), len(said), said[0], said[len(said)-1])
 	end(t, running, nothing)
 	end(t, other, nothing)
 	o.KeepBytes = 1
@@ -251,10 +230,7 @@ func crowd(t *testing.T, w *Writer) {
 func lose(t *testing.T, w *Writer, n int) (tries int) {
 	t.Helper()
 	for range n {
-		if w.Full() {
-			tries++
-			turn(w, nothing)
-		}
+		tries += turn(w, nothing)
 		testenv.Same(t, "accepted", testenv.Must(w.WriteBatch([]tachyon.Sample{{Thread: 1, Time: w.last + 100_000, Stack: []uint32{w.Intern(tachyon.Frame{Func: "lost"})}}})), 0)
 		testenv.OK(t, errors.Join(w.Forget(7, 0), w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{{Number: 1}}}), w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 1}}})))
 	}
@@ -283,8 +259,8 @@ func TestFullDiskForAWhile(t *testing.T) {
 			undo = func() { testenv.OK(t, os.Rename(dir+".away", dir)) }
 		}
 		testenv.Same(t, "tries in 3.5 s", lose(t, w, 35), 3)
-		if list := inside(t, dir); len(list) != 2 && !c.gone {
-			t.Errorf("while the disk is full the directory has %q", list)
+		if !c.gone {
+			testenv.Same(t, "files while the disk is full", len(inside(t, dir)), 2)
 		}
 		undo()
 		lose(t, w, 5)
@@ -292,9 +268,9 @@ func TestFullDiskForAWhile(t *testing.T) {
 		turn(w, nothing)
 		fill(t, w, 20, nothing)
 		end(t, w, nothing)
-		if len(failed) == 0 || len(failed) > 2 || !errors.Is(failed[0], syscall.ENOSPC) || !strings.Contains(failed[0].Error(), "dropped until") {
-			t.Errorf("%+v: failed %q", c, failed)
-		}
+		testenv.Within(t, "errors", len(failed), 1, 2)
+		testenv.Is(t, "the first error", failed[0], syscall.ENOSPC)
+		testenv.Fails(t, "the first error", failed[0], "dropped until")
 		var all []int
 		for _, path := range w.Files() {
 			all = append(all, times(t, path)...)
@@ -336,12 +312,13 @@ func TestFullDiskAgainAndAgain(t *testing.T) {
 				turn(w, nothing)
 			}
 		}
-		if split := every > 0; split != (err == nil) || !split && w.number != maxFaults+1 {
-			t.Errorf("every %v: the session ends with %v at file %d", every, err, w.number)
+		ends, most := err != nil, 5
+		if every == 0 {
+			most = maxFaults + 1
+			testenv.Same(t, "the last file", w.number, most)
 		}
+		testenv.Same(t, fmt.Sprint("the session ends with ", err), ends, every == 0)
 		_ = w.Close(nothing)
-		if left, _ := filepath.Glob(filepath.Join(dir, "*.tach")); every > 0 && len(left) > 5 || len(left) > maxFaults+1 {
-			t.Errorf("%d files are left", len(left))
-		}
+		testenv.Within(t, "files that are left", len(testenv.Files(t, dir+"/*.tach", 1)), 1, most)
 	}
 }

@@ -40,12 +40,14 @@ func begin(t *testing.T, o Options) (w *Writer, dir string) {
 	return w, dir
 }
 
-// turn begins a new file if the present one is full.
-func turn(w *Writer, finish func(*writer.Writer) error) {
+// turn tries to begin a new file if the present one is full, and returns how often it has tried.
+func turn(w *Writer, finish func(*writer.Writer) error) (tries int) {
 	if w.Full() {
 		w.Next(w.last, func() func(*writer.Writer) error { return finish })
 		w.Settle()
+		return 1
 	}
+	return 0
 }
 
 // write writes a sample of thread 1.
@@ -85,6 +87,7 @@ func times(t *testing.T, path string) (list []int) {
 	return list
 }
 
+// upTo returns the numbers from one to another.
 func upTo(from, to int) (list []int) {
 	for i := from; i <= to; i++ {
 		list = append(list, i)
@@ -102,8 +105,7 @@ func names(paths []string) (list []string) {
 // inside returns the names of a directory's files.
 func inside(t *testing.T, dir string) []string {
 	t.Helper()
-	list := testenv.Must(filepath.Glob(filepath.Join(dir, "*")))
-	return names(list)
+	return names(testenv.Must(filepath.Glob(filepath.Join(dir, "*"))))
 }
 
 // Only the latest files are kept, and only files of the session are deleted.
@@ -163,13 +165,11 @@ func TestBytes(t *testing.T) {
 		write(t, w, 1000, stack...)
 	}
 	end(t, w, nothing)
-	if n := len(w.Files()); n < 3 {
-		t.Fatalf("%d files", n)
-	}
+	testenv.Within(t, "files", len(w.Files()), 3, 10)
 	for _, path := range w.Files() {
-		if fi, err := os.Stat(path); err != nil || fi.Size() > 2<<20 || fi.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", path, fi, err)
-		}
+		fi := testenv.Must(os.Stat(path))
+		testenv.Within(t, path, fi.Size(), 1, 2<<20)
+		testenv.Same(t, path, fi.Mode().Perm(), 0o600)
 	}
 }
 
@@ -178,30 +178,21 @@ func TestKeepReason(t *testing.T) {
 	o := options(t)
 	o.Every, o.Keep = 20*time.Second, 3
 	w, dir := begin(t, o)
-	at := func(tenths int, do func()) {
-		for int(w.last-start)/100_000 < tenths {
-			fill(t, w, 1, nothing)
-		}
-		if do != nil {
-			do()
-		}
+	fill(t, w, 1500, nothing) // 150 s: files 1 to 7 are finished, 5 to 7 are there
+	testenv.SameList(t, "finished before", names(w.Files()), []string{"x.5.tach", "x.6.tach", "x.7.tach"})
+	testenv.Prints(t, "Keep once in a minute", "true false", w.Keep(start+150_000_000, "why"), w.Keep(start+209_000_000, "again"))
+	progress := tachyon.Records{Progress: &tachyon.Progress{}}
+	testenv.OK(t, w.WriteRecords(&progress))
+	testenv.Same(t, "the reason in the progress", progress.Progress.Kept, "why")
+	for _, c := range []struct {
+		from, to uint64 // in tenths of a second
+		want     string
+	}{{890, 899, ""}, {800, 910, "why"}, {2000, 2200, "why"}, {2110, 2300, ""}} {
+		testenv.Same(t, c, w.reason(start+c.from*1e5, start+c.to*1e5), c.want)
 	}
-	at(1500, func() { // 150 s: files 1 to 7 are finished, 5 to 7 are there
-		testenv.SameList(t, "finished before", names(w.Files()), []string{"x.5.tach", "x.6.tach", "x.7.tach"})
-		if !w.Keep(start+150_000_000, "why") || w.Keep(start+209_000_000, "again") {
-			t.Error("Keep is not once a minute")
-		}
-		progress := tachyon.Records{Progress: &tachyon.Progress{}}
-		testenv.OK(t, w.WriteRecords(&progress))
-		testenv.Same(t, "the reason in the progress", progress.Progress.Kept, "why")
-	})
-	if w.reason(start+89_000_000, start+89_900_000) != "" || w.reason(start+80_000_000, start+91_000_000) != "why" || w.reason(start+200_000_000, start+220_000_000) != "why" || w.reason(start+211_000_000, start+230_000_000) != "" {
-		t.Error("the reason is not that of the minute before and after")
-	}
-	at(1700, func() { // file 8 counts with those before the moment, which would be the three others
-		testenv.SameList(t, "finished soon after", names(w.Files()), []string{"x.6.tach", "x.7.tach", "x.8.tach"})
-	})
-	at(4000, nil)
+	fill(t, w, 200, nothing) // file 8 counts with those before the moment, which would be the three others
+	testenv.SameList(t, "finished soon after", names(w.Files()), []string{"x.6.tach", "x.7.tach", "x.8.tach"})
+	fill(t, w, 2300, nothing)
 	end(t, w, nothing)
 	// Of those that end from 90 s on and begin until 210 s three are kept, and three of the others.
 	testenv.SameList(t, "finished", names(w.Files()), []string{"x.9.tach", "x.10.tach", "x.11.tach", "x.18.tach", "x.19.tach", "x.20.tach"})
@@ -237,13 +228,10 @@ func TestFull(t *testing.T) {
 		all = append(all, times(t, path)...)
 		r := open(t, path)
 		testenv.Same(t, path, testenv.Must(r.VerifyChecksum()), true)
-		want := fmt.Sprintf(`{"gotach":"part","part":%d}`, i+1)
-		if got := r.MetadataObjects(); len(got) != 2 || got[0] != want {
-			t.Errorf("%s: metadata %q, want %s and a checksum", path, got, want)
-		}
-		if h := r.Header(); h.Samples > 40 || h.Start != start+uint64(i)*4_000_000 {
-			t.Errorf("%s: %d samples from %d on", path, h.Samples, h.Start)
-		}
+		got, h := r.MetadataObjects(), r.Header()
+		testenv.Prints(t, path+": metadata, and a checksum", fmt.Sprintf(`2 {"gotach":"part","part":%d}`, i+1), len(got), got[0])
+		testenv.Within(t, path+": samples", h.Samples, 1, 40)
+		testenv.Same(t, path+": start", h.Start, start+uint64(i)*4_000_000)
 	}
 	testenv.SameList(t, "samples", all, upTo(1, 100))
 	for _, name := range []string{"x.3.tach", "x.9.tach"} {
@@ -261,9 +249,7 @@ func TestFrames(t *testing.T) {
 	want := []string{"a", "bad\uFFFD", "bad\uFFFD", "b", "c"}
 	for i, name := range []string{"a", "bad\xff", "bad\xfe", "b", "c"} {
 		id := w.Intern(tachyon.Frame{Func: name})
-		if again := w.Intern(tachyon.Frame{Func: name}); id != uint32(i) || again != id {
-			t.Errorf("%q has id %d, then %d, want %d", name, id, again, i)
-		}
+		testenv.Prints(t, name, fmt.Sprint(i, i), id, w.Intern(tachyon.Frame{Func: name}))
 		stack = append(stack, id)
 		for range 3 {
 			turn(w, nothing)
@@ -284,9 +270,8 @@ func TestFrames(t *testing.T) {
 			n++
 		}
 	}
-	if n != 15 || len(w.Files()) < 3 {
-		t.Errorf("%d samples in %q", n, w.Files())
-	}
+	testenv.Same(t, "samples", n, 15)
+	testenv.Within(t, "files", len(w.Files()), 3, 15)
 }
 
 // All samples go to a device; no other file begins.
@@ -295,8 +280,6 @@ func TestDevice(t *testing.T) {
 	o.Samples = 10
 	w := testenv.Must(Create(os.DevNull, o))
 	fill(t, w, 100, nothing)
-	testenv.Same(t, "files", w.number, 1)
-	if err := w.Close(nothing); err != nil || !slices.Equal(w.Files(), []string{os.DevNull}) {
-		t.Errorf("files %q, %v", w.Files(), err)
-	}
+	end(t, w, nothing)
+	testenv.Prints(t, "files", "1 [/dev/null]", w.number, w.Files())
 }

@@ -3,7 +3,6 @@
 package session
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -54,37 +53,25 @@ func TestFullDisk(t *testing.T) {
 		first := fileNumber(s)
 		testenv.Await(func() bool { return s.Err() != nil || s.Stats().Samples >= 5 })
 		full.Store(true)
-		testenv.Await(func() bool { return s.Stats().Unwritten > 0 })
-		if s.Err() == nil {
-			testenv.Await(func() bool { return s.Err() != nil })
-		}
+		testenv.Await(func() bool { return s.Stats().Unwritten > 0 && s.Err() != nil })
 		full.Store(false)
 		testenv.Await(func() bool { return fileNumber(s) != first })
 		before := s.Stats().Samples
-		awaitMore := func() bool { return s.Stats().Samples > before+5 }
-		testenv.Await(awaitMore)
+		testenv.Await(func() bool { return s.Stats().Samples > before+5 })
 		err := s.Stop()
 		journal.Reserve = old
-		if !errors.Is(err, syscall.ENOSPC) || err != s.Err() {
-			t.Errorf("Stop returns %v", err)
-		}
-		l := log.Lines()
-		if len(l) != 2 || !strings.Contains(l[0], "samples are dropped until a new file can be made") || !strings.Contains(l[1], "samples are missing") {
-			t.Errorf("logged %q", l)
-		}
+		testenv.Is(t, "Stop", err, syscall.ENOSPC)
+		testenv.Same(t, "Stop", err, s.Err())
+		testenv.Same(t, "lines of the log", len(log.Lines()), 2)
+		testenv.Has(t, "the first line", log.Lines()[0], "samples are dropped until a new file can be made")
+		testenv.Has(t, "the second line", log.Lines()[1], "samples are missing")
 		files, st := s.Files(), s.Stats()
-		if len(files) != 2 {
-			t.Fatalf("files %q", files)
-		}
+		testenv.Same(t, "files", len(files), 2)
 		a, b := testenv.Metadata(t, reader.Open, files[0]).Session, testenv.Metadata(t, reader.Open, files[1]).Session
-		if a.Unwritten == 0 || a.Unwritten != st.Unwritten || a.Dropped < 1 || a.Dropped+b.Dropped != st.Dropped || b.Unwritten != 0 || a.Samples+b.Samples != st.Samples {
-			t.Errorf("%v and %v unwritten, %d and %d dropped; in all %v, %d", a.Unwritten, b.Unwritten, a.Dropped, b.Dropped, st.Unwritten, st.Dropped)
-		}
-		if end := a.Start.Add(a.Duration); end.UnixMicro() != b.Start.UnixMicro() || a.Duration < a.Unwritten {
-			t.Errorf("the first file ends at %v, the second begins at %v", end, b.Start)
-		}
-		if n := testenv.Count(t, reader.Open, files[0]); int64(n) != a.Samples || n == 0 {
-			t.Errorf("%d samples of %d", n, a.Samples)
-		}
+		testenv.Prints(t, "unwritten, dropped, samples", fmt.Sprintf("%v 0s %d %d", st.Unwritten, st.Dropped, st.Samples), a.Unwritten, b.Unwritten, a.Dropped+b.Dropped, a.Samples+b.Samples)
+		testenv.Within(t, "unwritten", a.Unwritten, 1, a.Duration)
+		testenv.Within(t, "dropped in the first file", a.Dropped, 1, st.Dropped)
+		testenv.Same(t, "the first file ends where the second begins", a.Start.Add(a.Duration).UnixMicro(), b.Start.UnixMicro())
+		testenv.Within(t, "samples of the first file", int64(testenv.Count(t, reader.Open, files[0])), max(a.Samples, 1), a.Samples)
 	}
 }

@@ -3,6 +3,7 @@ package testenv
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"slices"
@@ -67,6 +68,14 @@ func Same[T comparable](t test, what any, got, want T) {
 	if got != want {
 		t.Helper()
 		t.Errorf("%v: %v, want %v", what, got, want)
+	}
+}
+
+// Prints fails the test unless values print as a text, with spaces between them.
+func Prints(t test, what any, want string, got ...any) {
+	if text := strings.TrimSuffix(fmt.Sprintln(got...), "\n"); text != want {
+		t.Helper()
+		t.Errorf("%v: %s, want %s", what, text, want)
 	}
 }
 
