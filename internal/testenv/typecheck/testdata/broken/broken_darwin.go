@@ -1,0 +1,5 @@
+package broken
+
+import "strings"
+
+var _ = strings.Rot13

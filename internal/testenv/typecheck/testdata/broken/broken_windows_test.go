@@ -1,0 +1,3 @@
+package broken
+
+var text string = 1
