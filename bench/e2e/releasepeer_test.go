@@ -17,6 +17,7 @@ import (
 
 // TestPeerReleaseCommand installs the command as it is released. It finds the source of the library that gotach test needs.
 func TestPeerReleaseCommand(t *testing.T) {
+	testenv.Night(t, "with -trimpath all is compiled anew")
 	bin, dir := t.TempDir(), t.TempDir()
 	upstream := strings.TrimSpace(run(t, root(t), nil, "go", "env", "GOPROXY"))
 	env := append(proxy(t, t.TempDir(), upstream), "GOBIN="+bin)

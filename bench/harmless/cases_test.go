@@ -16,6 +16,7 @@ type harmCase struct {
 	flags []string
 	racy  bool // the program may end before there is a profile
 	long  bool // for TestPeerHarmTable alone: another case ends in nearly the same way, or it takes long
+	night bool // the program has a standard library of its own
 }
 
 // endsWithin is the time after which a program counts as one that does not end.
@@ -95,7 +96,7 @@ var harmSections = []harmSection{
 		{what: "50 collections with `GODEBUG=efence=1`", name: "collections", env: []string{"GODEBUG=efence=1"}},
 		{what: "50 collections with `GODEBUG=harddecommit=1`", name: "collections", env: []string{"GODEBUG=harddecommit=1"}},
 		{what: "50 collections, built with `-asan`", name: "collections", flags: []string{"-asan"}},
-		{what: "50 collections, built with `-race -cover -covermode=atomic -coverpkg=all`", name: "collections", flags: []string{"-race", "-cover", "-covermode=atomic", "-coverpkg=all"}},
+		{what: "50 collections, built with `-race -cover -covermode=atomic -coverpkg=all`", name: "collections", flags: []string{"-race", "-cover", "-covermode=atomic", "-coverpkg=all"}, night: true},
 		{what: "`runtime/pprof` and `runtime/trace` at the same time", name: "other profilers"},
 		{what: "100,000 goroutines that wait for half a second", name: "crowd", long: true},
 		{what: "five reads of empty pipes with `syscall.RawSyscall`, each for 100 ms", name: "raw reads"},

@@ -73,7 +73,7 @@ var suites = []suite{
 		timeout: 2 * time.Minute,
 	},
 	{name: "zap", timeout: 2 * time.Minute, night: true},
-	{name: "x-net", timeout: 2 * time.Minute},
+	{name: "x-net", timeout: 2 * time.Minute, night: true},
 	{name: "compress", timeout: 8 * time.Minute, night: true},
 	{name: "bbolt", timeout: 8 * time.Minute, night: true},
 	{name: "badger", timeout: 5 * time.Minute, night: true},

@@ -47,6 +47,9 @@ func TestPeerBuilds(t *testing.T) {
 				testenv.Night(t, "clang is large, and builds the standard library for long")
 				testenv.Command(t, "clang", "apt-get install clang")
 			}
+			if slices.Contains(c.flags, unoptimised) && slices.Contains(c.flags, "-race") {
+				testenv.Night(t, "one more standard library; the bound on the handler's stack is half as high without -race")
+			}
 			run(t, nil, build(t, "prog", c.flags...), c.mode)
 		})
 	}

@@ -29,10 +29,18 @@ import (
 // versions are those whose offsets are known.
 var versions = []string{"go1.19.13", "go1.20.14", "go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.3", "go1.26.8", "go1.27.0"}
 
+// byDay leaves every other of the older versions for the night.
+func byDay(t *testing.T, v string) {
+	if slices.Contains([]string{"go1.20.14", "go1.21.13", "go1.23.12"}, v) {
+		testenv.Night(t, "each toolchain builds its standard library")
+	}
+}
+
 // Programs of all versions whose offsets are known say of themselves what is read of them.
 func TestPeerVersions(t *testing.T) {
 	for _, v := range versions {
 		t.Run(v, func(t *testing.T) {
+			byDay(t, v)
 			t.Parallel()
 			program := build(t, v, "-ldflags=-s -w")
 			compare(t, start(t, program, "move", "burn"))
@@ -45,6 +53,7 @@ func TestPeerVersions(t *testing.T) {
 func TestPeerChannels(t *testing.T) {
 	for _, v := range versions {
 		t.Run(v, func(t *testing.T) {
+			byDay(t, v)
 			t.Parallel()
 			cmd := exec.Command(buildOf(t, "channels", v, "-ldflags=-s -w"))
 			in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
