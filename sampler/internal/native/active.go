@@ -21,7 +21,7 @@ import (
 //     is left open until the next visit, or until a tick finds it waiting.
 //
 // A thread that does not answer the tick's signal at once has no core. If a goroutine has not stopped between
-// two records of its thread, and the thread has used less time than has passed, it had none either.
+// two records of its thread, and the thread has used less time than has passed, it had none either. What both miss, package nocore finds.
 
 // A debt is CPU time that a goroutine is owed.
 type debt struct {
@@ -39,6 +39,9 @@ const aheadMost = 100 * time.Microsecond
 
 // owe adds CPU time that a goroutine has used.
 func (d *drain) owe(g *goroutine, s *stack, status tachyon.Status, cpu time.Duration) {
+	if status&tachyon.HasGIL != 0 {
+		g.balance.Used(cpu)
+	}
 	advance := min(g.ahead, cpu)
 	g.ahead -= advance
 	if cpu -= advance; cpu > 0 && !g.add(debt{s, status | tachyon.OnCPU, cpu}) {
@@ -90,7 +93,7 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 	thread := d.threads.hit(r[headTID])
 	since := t - thread.visited
 	cpu := time.Duration(d.threads.visit(thread, r[headClock], timer))
-	status := statusOf(r, g, s)
+	status := statusOf(r.status(), g, s)
 	if cpu > 0 {
 		thread.last, thread.visited = s, t
 		switch {
@@ -103,7 +106,9 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 		}
 	}
 	if r.status() == goruntime.GRunning {
-		g.computing = s
+		if g.computing = s; !timer {
+			g.balance.Found(t - before)
+		}
 	}
 	if g.seen && t <= g.last {
 		return // a thread may answer a signal after the goroutine was visited
@@ -132,6 +137,14 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 		}
 	}
 	g.ran, g.runs = true, r[headRuns]
+}
+
+// coreless makes a sample of a goroutine that is found waiting, for what its go statement's goroutines ran without a core and no sample
+// says. It has the time since the goroutine's last sample that the CPU time it is owed leaves.
+func (d *drain) coreless(g *goroutine, t time.Duration) {
+	if on := min(g.balance.Due(), t-g.last-g.owes); g.seen && g.computing != nil && on >= time.Microsecond {
+		d.sampled(g, g.computing, statusOf(goruntime.GRunning, g, g.computing), g.last+on, on)
+	}
 }
 
 // endWait ends the wait of a goroutine that a tick has found active, without its being its turn, and not the one

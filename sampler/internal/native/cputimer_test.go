@@ -152,6 +152,42 @@ func TestVisited(t *testing.T) {
 	}
 }
 
+// TestCoreless has two goroutines of a go statement that are found waiting after ticks have found them running, 10 ms each. The
+// second one has what the first one's time is too short for.
+func TestCoreless(t *testing.T) {
+	r := newRecorder()
+	run, wait := oneFrame(r, "run"), oneFrame(r, "[sleep]")
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name  string
+		found int
+		told  time.Duration // by samples
+		owed  time.Duration // to the first one
+		want  string
+	}{
+		{"not often enough to tell", 4, 0, 0, "80ms [sleep], 80ms [sleep]"},
+		{"without a core", 16, 0, 0, "80ms run, 20ms run, 80ms [sleep]"},
+		{"what samples say", 16, 60 * ms, 0, "40ms run, 80ms [sleep], 80ms [sleep]"},
+		{"CPU time comes first", 16, 0, 50 * ms, "30ms run, 80ms run on CPU, 70ms run, 80ms [sleep]"},
+	} {
+		r.samples, r.last = nil, map[uint64]time.Duration{}
+		d := &drain{out: r}
+		for range c.found {
+			d.nocores.Of(1).Found(10 * ms)
+		}
+		d.nocores.Of(1).Told(c.told)
+		for i := range uint64(2) {
+			g := &goroutine{id: i + 1, seen: true, computing: run, balance: d.nocores.Of(1)}
+			if c.owed > 0 && i == 0 {
+				g.add(debt{run, tachyon.HasGIL | tachyon.OnCPU, c.owed})
+			}
+			d.coreless(g, 80*ms)
+			d.emit(g, wait, 0, 80*ms, 0)
+		}
+		testenv.Same(t, c.name, said(r.samples), c.want)
+	}
+}
+
 // TestEstate has goroutines of two go statements that end while they are owed CPU time. Later ones of the same statement get
 // it, up to maxDebts; the row of unknown goroutines gets the rest, and what is too old.
 func TestEstate(t *testing.T) {

@@ -22,7 +22,8 @@
 // Ticks say where goroutines are, CPU timers where cores go (cputimer.go, cpu.go). Each thread that runs goroutines has a timer
 // on its own CPU clock, whose signal visits the thread while it uses a core. A visit stands for the CPU time since
 // the thread's visit before. Its goroutine is given that time (active.go); if it has ended, a later one of the same go
-// statement is (estate.go). So a goroutine that runs for Go, but whose thread has no core, shows as such. The runtime's goroutines
+// statement is (estate.go). So a goroutine that runs for Go, but whose thread has no core, shows as such; if it runs too shortly to be
+// found at it, what all of its go statement are found running, without their CPU time, says so (package nocore). The runtime's goroutines
 // have samples of their CPU time. CPU time that no goroutine used is on pseudo threads: the scheduler's, with its stacks, that of C
 // threads, that of goroutines which are not known, and the profiler's own (account.go). All samples on the CPU add up to
 // what getrusage says.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/nocore"
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/sampler/internal/source"
@@ -46,12 +47,13 @@ type drain struct {
 	before  time.Duration         // of the tick before it
 	threads *threads
 	estates map[uint64]*estate // by gopc
-	account *account           // nil: the self-check
-	end     bool               // this is the last pass
-	torn    int64              // stacks that do not end where they must
-	work    int64              // stack records so far, recSame and recStack
-	reading uint64             // cycles spent on all records
-	unread  error              // of the latest refresh of the roster
+	nocores nocore.Balances
+	account *account // nil: the self-check
+	end     bool     // this is the last pass
+	torn    int64    // stacks that do not end where they must
+	work    int64    // stack records so far, recSame and recStack
+	reading uint64   // cycles spent on all records
+	unread  error    // of the latest refresh of the roster
 	sample  source.Sample
 }
 
@@ -74,12 +76,13 @@ type goroutine struct {
 	waits   []uint64 // addresses of a select's other channels
 	numbers int32    // the list's Numbers when the numbers of these objects were last looked up
 
-	created   uint64        // its gopc
-	computing *stack        // of its last record while it ran
-	runs      uint64        // headRuns of its last record while it ran
-	debts     []debt        // what it is owed
-	owes      time.Duration // the sum
-	ahead     time.Duration // CPU time that its samples have in advance
+	created   uint64          // its gopc
+	computing *stack          // of its last record while it ran
+	runs      uint64          // headRuns of its last record while it ran
+	debts     []debt          // what it is owed
+	owes      time.Duration   // the sum
+	ahead     time.Duration   // CPU time that its samples have in advance
+	balance   *nocore.Balance // of its go statement
 
 	stops stops
 }
@@ -319,11 +322,12 @@ func (d *drain) stack(r record) {
 		return
 	}
 	s = d.waitsFor(g, r, s)
-	status := statusOf(r, g, s)
+	status := statusOf(r.status(), g, s)
 	var moved tachyon.Status
 	if r.hasMoved(g, s, status) {
 		moved = tachyon.Moved
 	}
+	d.coreless(g, t)
 	d.emit(g, s, status|moved, t, t-before)
 	g.ran, g.parked, g.status, g.seq = false, s, status, r.seq()
 }
@@ -363,8 +367,8 @@ func (d *drain) goroutine(r record) *goroutine {
 }
 
 // statusOf returns the status of a sample of g with stack s, without OnCPU.
-func statusOf(r record, g *goroutine, s *stack) (status tachyon.Status) {
-	switch r.status() {
+func statusOf(now uint32, g *goroutine, s *stack) (status tachyon.Status) {
+	switch now {
 	case goruntime.GRunning:
 		status = tachyon.HasGIL
 	case goruntime.GRunnable, goruntime.GPreempted:
@@ -386,6 +390,7 @@ func (d *drain) meet(g *goroutine, r record) {
 	*g = goroutine{id: r[headGoid], system: d.kind(r[headStartPC])}
 	g.quiet = g.system == systemGoroutine && !d.cfg.System
 	g.created = r[headGoPC]
+	g.balance = d.nocores.Of(g.created)
 	d.inherit(g)
 }
 
@@ -473,6 +478,13 @@ func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.
 func (d *drain) sampled(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
 	if g.seen && t <= g.last || len(s.ids) == 0 {
 		return
+	}
+	if status&(tachyon.HasGIL|tachyon.OnCPU) == tachyon.HasGIL {
+		ran := gap
+		if g.seen {
+			ran = t - g.last
+		}
+		g.balance.Told(ran)
 	}
 	d.lacks.sampled(g, t, gap)
 	g.seen, g.last = true, t

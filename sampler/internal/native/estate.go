@@ -46,7 +46,7 @@ func (d *drain) inherit(g *goroutine) {
 	if e := d.estates[g.created]; e != nil {
 		delete(d.estates, g.created)
 		for _, debt := range e.debts {
-			d.owe(g, debt.stack, debt.status, debt.cpu)
+			g.add(debt)
 		}
 	}
 }

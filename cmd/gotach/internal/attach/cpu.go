@@ -170,7 +170,19 @@ func (r *recorder) owe(k *known, d debt) {
 	r.dueAt[k.index] = r.now
 	if d.status&tachyon.HasGIL != 0 {
 		k.ran = d.stack
+		if k.live {
+			k.balance.Used(d.cpu)
+		}
 	}
+}
+
+// noCore adds a sample that says that a goroutine ran without a core until a time.
+func (r *recorder) noCore(k *known, until time.Duration) {
+	if until <= k.last {
+		return
+	}
+	k.balance.Told(until - k.last)
+	r.add(k, tachyon.HasGIL|k.status&tachyon.MainThread, until, r.ranAt(k))
 }
 
 // repay adds samples of what a goroutine is owed, at most until now.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/nocore"
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -36,6 +37,7 @@ type known struct {
 	parent      uint64
 	gopc        uint64 // its go statement; 0: it has none
 	debts       []debt
+	balance     *nocore.Balance
 	ran         []uint32 // where it ran last
 	call        []uint32 // where it was in a system call last
 }
@@ -46,7 +48,7 @@ func (r *recorder) begin(k *known, h *head) {
 	if k.seen > 0 { // there was none at a look before that tick: on average it began halfway
 		last -= (last - k.seen) / 2
 	}
-	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: last, start: h.start, parent: h.parent, debts: k.debts}
+	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: last, start: h.start, parent: h.parent, debts: k.debts, balance: r.balances.Of(h.gopc)}
 	if h.since != 0 && h.plain() == goruntime.GWaiting {
 		k.since = min(r.now, time.Duration(h.since)-r.began) // at least
 	}

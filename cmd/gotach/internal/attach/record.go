@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/nocore"
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/rows"
@@ -72,6 +73,7 @@ type recorder struct {
 	given      time.Duration // CPU time that goroutines and rows have been given
 	rows       rows.Rows
 	hits       []hit // of one thread
+	balances   nocore.Balances
 	progressed time.Duration
 }
 
@@ -289,25 +291,22 @@ func (r *recorder) readAll() error {
 
 // runs is told that a goroutine runs. Perf says when it has a core. So this only says that its wait has ended: the time since then is left
 // open until what it is owed is paid, or until it is found waiting. If it has not stopped, and time stays open for longer than perf
-// needs to say what it used, it had no core.
+// needs to say what it used, it had no core. If it has stopped, the balance says how much of that time it had none.
 func (r *recorder) runs(k *known, h *head) {
 	r.woke(k)
-	status, stack := tachyon.HasGIL|k.status&tachyon.MainThread, k.ran
-	if stack == nil {
-		stack = r.running(h.start)
-	}
 	h.status = h.plain()
 	same := k.runs && k.motion == h.motion
 	k.motion, k.since = h.motion, r.now
 	if r.perf == nil {
-		k.stack, k.status, k.plain, k.objects, k.file, k.object = stack, status, nil, nil, nil, nil
-		r.emit(k, status|r.onCPU(k))
+		k.stack, k.status, k.plain, k.objects, k.file, k.object = r.ranAt(k), tachyon.HasGIL|k.status&tachyon.MainThread, nil, nil, nil, nil
+		r.emit(k, k.status|r.onCPU(k))
 		return
 	}
 	if k.sampled && !k.runs && r.before > k.last {
 		r.add(k, k.status, r.before, k.stack)
 	}
 	k.runs = true
+	k.balance.Found(r.now - r.before)
 	open := r.now - 2*r.perf.period
 	if r.all {
 		open = r.now
@@ -322,7 +321,7 @@ func (r *recorder) runs(k *known, h *head) {
 		}
 	}
 	if r.repay(k); open > k.last {
-		r.add(k, status, open, stack)
+		r.noCore(k, open)
 	}
 }
 
@@ -358,6 +357,9 @@ func (r *recorder) visited(k *known, w *walk) {
 	}
 	if k.sampled {
 		k.since = r.now
+	}
+	if r.repay(k); r.perf != nil {
+		r.noCore(k, min(r.now, k.last+k.balance.Due()))
 	}
 	r.emit(k, status|moved)
 }

@@ -79,6 +79,8 @@ func TestRuns(t *testing.T) {
 		{"and stops between, with a core", []tick{{waiting, 0}, {running, 0}, {running, ms / 4}, {running, ms / 4}, {running, ms / 4}},
 			"wait 1ms, on 250µs, wait 500µs, on 250µs, wait 750µs, on 250µs"},
 		{"and rests", []tick{{waiting, 0}, {same, ms / 4}, {waiting, 0}}, "wait 1ms, wait 1ms, on 250µs, wait 750µs"}, // what it ran was before
+		{"often, for a short time, without a core", slices.Repeat([]tick{{waiting, 0}, {running, 0}}, 100), "in all no core 69ms wait 130ms"},
+		{"often, for a short time, with a core", slices.Repeat([]tick{{waiting, ms / 2}, {running, ms / 2}}, 100), "in all on 100ms wait 100ms"},
 		{"and ends", []tick{{running, 0}, {dead, 0}}, "no core 1ms"},
 	} {
 		s := newScripted()
@@ -101,6 +103,7 @@ func TestRuns(t *testing.T) {
 			testenv.OK(t, r.readAll())
 		}
 		var got []string
+		sums := map[string]time.Duration{}
 		at := time.Duration(0)
 		for _, x := range r.batch {
 			what := "wait"
@@ -112,7 +115,14 @@ func TestRuns(t *testing.T) {
 			}
 			now := time.Duration(x.Time) * time.Microsecond
 			got = append(got, fmt.Sprint(what, " ", now-at))
+			sums[what] += now - at
 			at = now
+		}
+		if strings.HasPrefix(tt.want, "in all") {
+			for what := range sums {
+				sums[what] = sums[what].Round(ms)
+			}
+			got = []string{strings.NewReplacer("map[", "in all ", "]", "", ":", " ").Replace(fmt.Sprint(sums))}
 		}
 		testenv.Same(t, tt.name, strings.Join(got, ", "), tt.want)
 		testenv.OK(t, r.w.Discard(func(*writer.Writer) error { return nil }))

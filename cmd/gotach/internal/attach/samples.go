@@ -26,6 +26,14 @@ type stack struct {
 	numbered map[int32][]uint32 // the same with the number of an object
 }
 
+// ranAt returns the stack that a goroutine had when it was found to use CPU time last.
+func (r *recorder) ranAt(k *known) []uint32 {
+	if k.ran != nil {
+		return k.ran
+	}
+	return r.running(k.start)
+}
+
 // running returns the stack of a goroutine that runs: only its outermost function is known.
 func (r *recorder) running(start uint64) []uint32 {
 	r.key = le.AppendUint64(append(r.key[:0], "running"...), start)
