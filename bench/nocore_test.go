@@ -55,9 +55,9 @@ func TestMeasureNoCore(t *testing.T) {
 	})
 }
 
-// TestMeasureNoCoreShort is the same with goroutines that compute for a millisecond at a time, and then sleep: less than the time between two
+// TestMeasureShortRuns is the same with goroutines that compute for a millisecond at a time, and then sleep: less than the time between two
 // ticks. The truth is by how much longer each run took than its thread used CPU time.
-func TestMeasureNoCoreShort(t *testing.T) {
+func TestMeasureShortRuns(t *testing.T) {
 	for range runtime.NumCPU() {
 		spin := exec.Command("sh", "-c", "while :; do :; done")
 		testenv.OK(t, spin.Start())
