@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,9 +13,9 @@ import (
 
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/gotach/profiler/tachyon"
+	"github.com/klauspost/compress/zstd"
+	"pgregory.net/rapid"
 )
 
 func TestStatistics(t *testing.T) {
@@ -180,4 +181,248 @@ func TestBytes(t *testing.T) {
 	} {
 		testenv.Same(t, name, string(c.got), c.want)
 	}
+}
+
+func goroutines() *rapid.Generator[tachyon.Goroutine] {
+	text := rapid.OneOf(rapid.SampledFrom([]string{"", "main.main", "k", "v"}), rapid.StringN(0, 20, -1))
+	number := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 5000))
+	us := rapid.OneOf(rapid.Uint64Range(0, tachyon.MaxTime), rapid.Uint64Range(0, 5000))
+	span := rapid.Custom(func(t *rapid.T) tachyon.LabelSpan {
+		return tachyon.LabelSpan{From: us.Draw(t, "from"), Labels: rapid.MapOfN(text, text, 0, 4).Draw(t, "labels")}
+	})
+	return rapid.Custom(func(t *rapid.T) tachyon.Goroutine {
+		return tachyon.Goroutine{
+			ID: number.Draw(t, "id"), Parent: number.Draw(t, "parent"),
+			CreatedBy: text.Draw(t, "by"), CreatedAt: text.Draw(t, "at"),
+			First: us.Draw(t, "first"), Last: us.Draw(t, "last"), FirstWeight: us.Draw(t, "weight"),
+			Labels: rapid.SliceOfN(span, 0, 4).Draw(t, "spans"),
+		}
+	})
+}
+
+// decode returns the goroutines of a block.
+func decode(t rapid.TB, block []byte) (list []tachyon.Goroutine) {
+	t.Helper()
+	var d BlockDecoder
+	defer d.Close()
+	b := testenv.Must(d.Decode(CutBlock(block), block[BlockHeader:]))
+	if at, err := DecodeRecords(b, func(r Record) error { list = append(list, *r.Goroutine); return nil }); err != nil {
+		t.Fatalf("at %d: %v", at, err)
+	}
+	i := 0
+	if at, err := DecodeWeights(b, func(id, weight uint64) error {
+		if g := list[i]; g.ID != id || g.FirstWeight != weight {
+			t.Errorf("weight %d of %d, want %d of %d", weight, id, g.FirstWeight, g.ID)
+		}
+		i++
+		return nil
+	}); err != nil || i != len(list) {
+		t.Errorf("%d of %d weights, at %d: %v", i, len(list), at, err)
+	}
+	return list
+}
+
+// What is encoded is decoded again, in each block for itself, compressed or not. Unknown records, and
+// unknown bytes at the end of a record, do not matter.
+func TestRecords(t *testing.T) {
+	z := testenv.Must(NewBlockEncoder())
+	compressions := []func([]byte) []byte{nil, RawFrame, func(b []byte) []byte { return z.EncodeAll(b, nil) }}
+	rapid.Check(t, func(t *rapid.T) {
+		var e RecordEncoder
+		for range 2 {
+			list := rapid.SliceOfN(goroutines(), 0, 20).Draw(t, "goroutines")
+			var b []byte
+			for i := range list {
+				b = e.AppendGoroutine(b, &list[i])
+				if rapid.Bool().Draw(t, "unknown") {
+					b = appendRecord(b, rapid.Byte().Filter(func(k byte) bool { return k > recordStops }).Draw(t, "kind"), "content")
+				}
+			}
+			e.Reset()
+			testenv.Same(t, "whole records", WholeRecords(append(slices.Clip(b), 7, recordGoroutine)), len(b))
+			for _, c := range compressions {
+				testenv.NoDiff(t, "goroutines", cmp.Diff(list, decode(t, AppendBlock(nil, b, c)), cmp.EquateEmpty()))
+			}
+		}
+	})
+	g := tachyon.Goroutine{ID: 7, CreatedBy: "f", Last: 3, Labels: []tachyon.LabelSpan{{From: 1, Labels: map[string]string{"a": "b"}}}}
+	var e RecordEncoder
+	b := e.AppendGoroutine(nil, &g)
+	_, n := cutRecord(b)
+	_, m := cutRecord(b[n:])
+	later := append(slices.Clone(b), "more"...) // a goroutine's record of a later version
+	later[n+m] += 4                             // the third record, after the strings f and a
+	testenv.NoDiff(t, "with more fields", cmp.Diff([]tachyon.Goroutine{g}, decode(t, AppendBlock(nil, later, nil))))
+}
+
+// Each kind of record is found among the others, and an error of yield ends with its place.
+func TestKinds(t *testing.T) {
+	var e RecordEncoder
+	b := AppendProgress(nil, []byte(`{"p":1}`))
+	b = AppendObject(e.AppendGoroutine(b, &tachyon.Goroutine{ID: 1, CreatedBy: "f"}), []byte(`{"o":1}`))
+	last := len(b)
+	b = AppendObject(AppendProgress(b, []byte(`{"p":2}`)), []byte(`{"o":2}`))
+	stop := errors.New("stop")
+	for want, decode := range map[string]func([]byte, func([]byte) error) (int, error){`{"p":1}{"p":2}`: DecodeProgress, `{"o":1}{"o":2}`: DecodeObjects} {
+		got := ""
+		if at, err := decode(b, func(json []byte) error { got += string(json); return nil }); got != want || err != nil {
+			t.Errorf("%s, want %s; %d, %v", got, want, at, err)
+		}
+		if at, err := decode(b[last:], func([]byte) error { return stop }); err != stop || at != strings.Index(string(b[last:]), want[len(want)/2:])-2 {
+			t.Errorf("%s: stopped at %d, %v", want, at, err)
+		}
+		if at, err := decode(b[:len(b)-1], func([]byte) error { return nil }); err == nil || at != len(b)-9 {
+			t.Errorf("%s: a truncated record at %d, %v", want, at, err)
+		}
+	}
+	var got []string
+	at, err := DecodeRecords(b, func(r Record) error {
+		if got = append(got, fmt.Sprintf("%s%s%t", r.Progress, r.Object, r.Goroutine != nil)); len(got) == 4 {
+			return stop
+		}
+		return nil
+	})
+	if want := []string{`{"p":1}false`, "true", `{"o":1}false`, `{"p":2}false`}; !slices.Equal(got, want) || err != stop || at != last {
+		t.Errorf("records %q, want %q; stopped at %d, %v", got, want, at, err)
+	}
+	if at, err := DecodeWeights(b, func(uint64, uint64) error { return stop }); err != stop || at != 9+3 {
+		t.Errorf("weights: stopped at %d, %v", at, err)
+	}
+}
+
+// No label set is too large: what does not fit is cut off or goes into another record.
+func TestLargeRecords(t *testing.T) {
+	g := tachyon.Goroutine{ID: 1, First: 2, Last: 9000}
+	huge := strings.Repeat("ä", maxText)
+	g.CreatedBy = huge
+	for i := range uint64(100) {
+		g.Labels = append(g.Labels, tachyon.LabelSpan{From: i, Labels: map[string]string{"k": huge[i*2:], "n": "v"}})
+	}
+	all := map[string]string{}
+	for i := range 100 {
+		all[string(rune('a'+i))] = huge
+	}
+	g.Labels = append(g.Labels, tachyon.LabelSpan{From: 100, Labels: all})
+	var e RecordEncoder
+	b := e.AppendGoroutine(nil, &g)
+	var got tachyon.Goroutine
+	for i, part := range decode(t, AppendBlock(nil, b, nil)) {
+		if i == 0 {
+			got = part
+		} else {
+			got.Add(&part)
+		}
+	}
+	if got.Last != 9000 || got.First != 2 || len(got.Labels) != 101 || got.CreatedBy != huge[:maxText] {
+		t.Fatalf("%d to %d, %d spans", got.First, got.Last, len(got.Labels))
+	}
+	for i, span := range got.Labels[:100] {
+		if span.From != uint64(i) || span.Labels["n"] != "v" || span.Labels["k"] != huge[:maxText] {
+			t.Fatalf("span %d is from %d, with %d bytes", i, span.From, len(span.Labels["k"]))
+		}
+	}
+	if n := len(got.Labels[100].Labels); n < 10 || n > 20 {
+		t.Errorf("%d labels of 64 KB in a record", n)
+	}
+	for at := 0; at < len(b); {
+		_, n := cutRecord(b[at:])
+		if at += n; n > maxRecord+maxText+100 {
+			t.Errorf("a record of %d bytes", n)
+		}
+	}
+}
+
+// Damaged blocks and records cause errors.
+func TestDamagedRecords(t *testing.T) {
+	var e RecordEncoder
+	b := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 7, CreatedBy: "f", Last: 3})
+	for n := 1; n < len(b); n++ {
+		seen := 0
+		at, err := DecodeRecords(b[:n], func(Record) error { seen++; return nil })
+		if whole := WholeRecords(b[:n]); seen > 0 || whole < n && (err == nil || at != whole) {
+			t.Errorf("the first %d of %d bytes: %d goroutines, at %d, %v", n, len(b), seen, at, err)
+		}
+	}
+	for _, c := range []struct{ b, want string }{
+		{"\x00", "truncated record"},
+		{"\x05\x02\x02\x02\x07\x02", "refers to string 7, but the block has 0"},
+		{"\x06\x02\x02\x20\x02\x7f\x00", "do not fit"},
+		{"\x03\x02\x02\x3f", "truncated record"},
+		{"\x03\x02\x02\x00", "truncated record"},
+		{string(new(RecordEncoder).AppendGoroutine(nil, &tachyon.Goroutine{ID: 8, Last: tachyon.MaxTime + 1})), "a time of goroutine 8 is beyond the limit"},
+	} {
+		testenv.Fails(t, c.b, testenv.Err(DecodeRecords([]byte(c.b), func(Record) error { return nil })), c.want)
+	}
+	var d BlockDecoder
+	defer d.Close()
+	block := AppendBlock(nil, b, RawFrame)
+	for _, c := range []struct {
+		edit func([]byte)
+		want string
+	}{
+		{func(b []byte) { b[4]++ }, "its header says"},
+		{func(b []byte) { b[7] = 1 }, "the most are"},
+		{func(b []byte) { b[len(b)-1]++ }, "wrong checksum"},
+		{func(b []byte) { copy(b, AppendBlock(nil, bytes.Repeat([]byte{1}, len(b)-BlockHeader), nil)); b[4]++ }, "zstd: "},
+	} {
+		changed := slices.Clone(block)
+		c.edit(changed)
+		testenv.Fails(t, c.want, testenv.Err(d.Decode(CutBlock(changed), changed[BlockHeader:])), c.want)
+	}
+}
+
+// Stops are decoded as they were, among other records, and in several records if there are many.
+func TestStopRecords(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := tachyon.Stops{Until: rapid.Uint64Range(0, tachyon.MaxTime).Draw(t, "until")}
+		ids := rapid.SliceOfDistinct(rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 500)), rapid.ID).Draw(t, "ids")
+		slices.Sort(ids)
+		for _, id := range ids {
+			s.List = append(s.List, tachyon.GoroutineStops{ID: id, N: rapid.Uint64Range(0, tachyon.MaxTime).Draw(t, "n"), AtLeast: rapid.Bool().Draw(t, "at least")})
+		}
+		var e RecordEncoder
+		b := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 3, CreatedBy: "f"})
+		b = e.AppendStops(b, &s)
+		b = e.AppendGoroutine(b, &tachyon.Goroutine{ID: 4, CreatedBy: "f"})
+		check := func(got *tachyon.Stops) { testenv.NoDiff(t, "stops", cmp.Diff(&s, got, cmp.EquateEmpty())) }
+		n := 0
+		if _, err := DecodeStops(b, func(got *tachyon.Stops) error { n++; check(got); return nil }); err != nil || n != 1 {
+			t.Fatalf("%d records, %v", n, err)
+		}
+		var goroutines []uint64
+		if _, err := DecodeRecords(b, func(r Record) error {
+			if r.Stops != nil {
+				check(r.Stops)
+			} else {
+				goroutines = append(goroutines, r.Goroutine.ID)
+			}
+			return nil
+		}); err != nil || !slices.Equal(goroutines, []uint64{3, 4}) {
+			t.Fatalf("goroutines %v beside the stops, %v", goroutines, err)
+		}
+		for end := range b { // what is cut off is an error, or whole records
+			_, _ = DecodeStops(b[:end], func(*tachyon.Stops) error { return nil })
+		}
+	})
+	var many tachyon.Stops
+	for i := range uint64(maxStops + 1) {
+		many.List = append(many.List, tachyon.GoroutineStops{ID: i, N: 1})
+	}
+	var e RecordEncoder
+	var sizes []int
+	if _, err := DecodeStops(e.AppendStops(nil, &many), func(s *tachyon.Stops) error { sizes = append(sizes, len(s.List)); return nil }); err != nil || !slices.Equal(sizes, []int{maxStops, 1}) {
+		t.Errorf("many are in records of %v, %v", sizes, err)
+	}
+	for _, bad := range []tachyon.Stops{
+		{Until: tachyon.MaxTime + 1},
+		{List: []tachyon.GoroutineStops{{ID: 5, N: tachyon.MaxTime + 1}}},
+		{List: []tachyon.GoroutineStops{{ID: 5, N: 1}, {ID: 5, N: 1}}},
+		{List: []tachyon.GoroutineStops{{ID: 5, N: 1}, {ID: 4, N: 1}}},
+	} {
+		if at, err := DecodeStops(e.AppendStops(nil, &bad), func(*tachyon.Stops) error { return nil }); err == nil || at != 0 || !strings.Contains(err.Error(), "stops") {
+			t.Errorf("%+v: at %d, %v", bad, at, err)
+		}
+	}
+	claims := appendRecord(nil, recordStops, []byte{1, 200, 200, 3, 1, 1})
+	testenv.Fails(t, "more goroutines than bytes", testenv.Err(DecodeStops(claims, func(*tachyon.Stops) error { return nil })), "do not fit")
 }

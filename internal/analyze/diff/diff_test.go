@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
@@ -223,5 +226,220 @@ func TestDiffOfSessions(t *testing.T) {
 	want := float64(s.Truth.Waited) / float64(d.Length[1].Microseconds())
 	if retry := rows["[sleep] main.plantedRetry"]; retry.A != 0 || !retry.Significant || math.Abs(retry.Delta-want) > want/50 {
 		t.Errorf("the wait is %+v, the log says %.3f more", retry, want)
+	}
+}
+
+// load records 20 s of a server with 4 connections. Between two requests a client waits for pause on average, in
+// µs. A tick comes every ms. A batch job has phases that last seconds, so samples are far from independent. Each request queries for 6 ms on average, and renders for 4. The first file has so many requests, and in
+// each of them main.retry sleeps for wait.
+func load(t testing.TB, seed, pause, wait uint64) (s *analyze.Samples, requests int) {
+	r := analyzetest.Record(t)
+	rng := rand.New(rand.NewPCG(seed, 11))
+	const length = 20 * second
+	for g := uint64(10); g < 14; g++ {
+		at := uint64(0)
+		spend := func(mean uint64, status tachyon.Status, frames ...tachyon.Frame) {
+			frames = append(frames, analyzetest.Place("net/http.conn.serve", 7))
+			end := min(length, at+mean/4+uint64(rng.ExpFloat64()*float64(mean*3/4)))
+			r.Every(1000, at-at%1000+1000, end, g, status, frames...)
+			at = end
+		}
+		serve := analyzetest.Place("net/http.serverHandler.ServeHTTP", 9)
+		for at < length {
+			spend(pause, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3))
+			spend(6000, 0, tachyon.Frame{Func: "[select]"}, analyzetest.Place("main.query", 30), serve)
+			spend(4000, analyzetest.Running, analyzetest.Place("main.render", 40), serve)
+			if wait > 0 {
+				spend(wait, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.retry", 44), serve)
+			}
+			requests++
+		}
+	}
+	for at, i := uint64(1), 0; at < length; i++ {
+		r.Add(5, at, analyzetest.Running, analyzetest.Place([]string{"main.load", "main.sort", "main.store"}[i%3], 3), analyzetest.Place("main.batch", 1))
+		at = min(length, at+uint64(rng.ExpFloat64()*1_500_000))
+	}
+	return r.Close(), requests
+}
+
+// More load changes the time on the wall clock, but not the time of a request.
+func TestDiffPerRequest(t *testing.T) {
+	a, n := load(t, 1, 30_000, 0)
+	b, m := load(t, 2, 15_000, 0)
+	testenv.Has(t, "what is significant by the clock on the wall", fmt.Sprint(significant(diff(t, a, b, Options{}))), "[select] main.query", "main.render")
+	d := diff(t, a, b, Options{Per: "request"})
+	for side, want := range []int{n, m} {
+		testenv.Within(t, "requests", float64(d.Requests[side]), 0.97*float64(want), 1.03*float64(want))
+		testenv.Within(t, "the time of a request", d.Request[side], 9*time.Millisecond, 11*time.Millisecond)
+	}
+	for _, r := range parts(d) {
+		testenv.Same(t, r.Name, r.Significant, r.Name == "[IO wait] net/http.readRequest")
+		if want := map[string]float64{"[select] main.query": 6e6, "main.render": 4e6}[r.Name]; want > 0 && (math.Abs(r.A-want) > 0.1*want || math.Abs(r.B-want) > 0.1*want) {
+			t.Errorf("%+v, want %v", r, want)
+		}
+	}
+	c, _ := load(t, 3, 15_000, 1000)
+	d = diff(t, b, c, Options{Per: "request"})
+	i := slices.IndexFunc(d.Rows, func(r Row) bool { return r.Name == "[sleep] main.retry" })
+	if i < 0 || !d.Rows[i].Significant || d.Rows[i].Low > 1e6 || d.Rows[i].High < 0.95e6 || d.Rows[i].A != 0 {
+		t.Errorf("1 ms more for each request: %+v", d.Rows)
+	}
+	testenv.Fails(t, "without requests", testenv.Err(Find([]*analyze.Samples{a}, []*analyze.Samples{analyzetest.Record(t).Close()}, Options{Per: "request"})), "no samples")
+}
+
+// Two runs of the same program do not differ, by whatever they are compared.
+func TestDiffAA(t *testing.T) {
+	testenv.Again(t)
+	testenv.Long(t)
+	options := []Options{{Per: "request"}, {Per: "share"}}
+	for _, by := range Bys {
+		options = append(options, Options{By: by})
+	}
+	for i := range uint64(testenv.Times(3, 6)) {
+		a, _ := load(t, 1100+2*i, 20_000, 500)
+		b, _ := load(t, 1101+2*i, 20_000, 500)
+		for _, o := range options {
+			d := diff(t, a, b, o)
+			testenv.Same(t, fmt.Sprintf("differences by %+v", o), fmt.Sprint(significant(d)), "[]")
+			if o.Per == "" && min(d.Windows[0], d.Windows[1]) < minWindows {
+				t.Fatalf("%d windows", d.Windows)
+			}
+		}
+	}
+}
+
+// A simulation makes what a differ adds up of two runs, window by window.
+type simulation struct {
+	*differ
+	rng *rand.Rand
+}
+
+const simulatedWindows = 60
+
+func simulate(seed uint64) *simulation {
+	s := &simulation{&differ{o: Options{By: "function", Per: "wall"}, number: map[diffKey]int32{}}, rand.New(rand.NewPCG(seed, 3))}
+	for side := range 2 {
+		for range simulatedWindows {
+			s.lengths[side] = append(s.lengths[side], second/6)
+			s.all[side] = append(s.all[side], second/6)
+		}
+	}
+	for _, key := range wholes {
+		s.row(key)
+	}
+	return s
+}
+
+// walk returns values around 1 that depend on the ones before.
+func (s *simulation) walk(depends, spread float64) (list []float64) {
+	x := s.rng.NormFloat64()
+	for range simulatedWindows {
+		list = append(list, max(0, 1+spread*x))
+		x = depends*x + math.Sqrt(1-depends*depends)*s.rng.NormFloat64()
+	}
+	return list
+}
+
+// add gives a row so much of a goroutine or core in each window, in samples of 4 ms, and the rows of the whole too if it is of a
+// function itself.
+func (s *simulation) add(side int, key diffKey, mean float64, factor []float64) {
+	rows := []int32{s.row(key)}
+	if key.level == LevelSelf {
+		rows = append(rows, wholeGoroutines)
+		if key.what == WhatCPU {
+			rows = append(rows, wholeCPU)
+		}
+	}
+	const each = 4000 // µs
+	for i, length := range s.lengths[side] {
+		samples := 0
+		for at := s.rng.ExpFloat64(); at < mean*factor[i]*length/each; at += s.rng.ExpFloat64() {
+			samples++
+		}
+		for _, r := range rows {
+			row := &s.rows[r]
+			if row.time[side] == nil {
+				row.time[side] = make([]float32, simulatedWindows)
+			}
+			row.time[side][i] += float32(each * samples)
+		}
+	}
+}
+
+// program adds a program that uses 0.4 cores in functions of all sizes, with waits of all sizes. On side B the machine is so many
+// times as fast. The CPU time that there is changes from window to window by spread.
+func (s *simulation) program(side int, speed, spread float64) (machine []float64) {
+	machine = s.walk(0.8, spread)
+	for i := range machine {
+		machine[i] *= speed
+	}
+	for i := range 20 {
+		s.add(side, diffKey{fmt.Sprint("main.f", i), LevelSelf, WhatCPU}, 0.2/math.Pow(1.7, float64(i)), machine)
+		s.add(side, diffKey{fmt.Sprint("main.t", i), LevelTotal, WhatCPU}, 0.4/math.Pow(1.4, float64(i)), machine)
+		s.add(side, diffKey{fmt.Sprint("[select] main.w", i), LevelSelf, WhatWait}, 10/math.Pow(1.6, float64(i)), s.walk(0.8, 0.3))
+	}
+	return machine
+}
+
+// Of two runs of one program nothing differs, also where what it does changes slowly and the machine is a little faster in one.
+// What a run does more is found by its name: a function that takes 4 % of the CPU time, on a quiet machine and beside another
+// program, and goroutines that leak. What is said of a row never contradicts its interval.
+func TestDiffSimulated(t *testing.T) {
+	testenv.Again(t)
+	const all = 40
+	times := testenv.Times(testenv.Brief(10, 20), all)
+	planted := diffKey{"main.planted", LevelTotal, WhatCPU}
+	leak := diffKey{"[chan receive] main.leak", LevelSelf, WhatWait}
+	for _, c := range []struct {
+		what          string
+		speed, spread float64
+		plant         func(s *simulation, machine [2][]float64)
+		name          string // the first one that differs; "": nothing does
+		least         int
+	}{
+		{"nothing", 1, 0.05, nil, "", 38},
+		{"nothing, on a faster machine", 1.08, 0.2, nil, "", 38},
+		{"4 % of the CPU", 1, 0.05, func(s *simulation, machine [2][]float64) { s.add(1, planted, 0.016, machine[1]) }, planted.name, 36},
+		{"4 % of the CPU, beside another program", 0.8, 0.3, func(s *simulation, machine [2][]float64) {
+			for side := range 2 {
+				s.add(side, diffKey{rowNoCore, LevelSelf, WhatWait}, []float64{0.2, 0.4}[side], s.walk(0.8, 0.3))
+			}
+			s.add(1, planted, 0.016, machine[1])
+		}, planted.name, 28},
+		{"a leak", 1, 0.05, func(s *simulation, _ [2][]float64) {
+			for side, last := range []float64{100, 236} {
+				grows := make([]float64, simulatedWindows)
+				for i := range grows {
+					grows[i] = float64(i+1) / simulatedWindows
+				}
+				s.add(side, leak, last, grows)
+			}
+		}, leak.name, all},
+	} {
+		right := 0
+		for seed := range uint64(times) {
+			s := simulate(1 + seed)
+			machine := [2][]float64{s.program(0, 1, c.spread), s.program(1, c.speed, c.spread)}
+			if c.plant != nil {
+				c.plant(s, machine)
+			}
+			first, different := "", 0
+			for _, r := range s.result() {
+				if r.Tested && r.Significant != (r.Low > 0 || r.High < 0) || r.Significant != (r.P < 0.05) || r.Low > r.Delta || r.Delta > r.High {
+					t.Errorf("%+v", r)
+				}
+				if r.Significant && r.Level != LevelWhole {
+					if different++; different == 1 {
+						first = r.Name
+					}
+				}
+			}
+			if first == c.name && (c.name != "" || different == 0) {
+				right++
+			}
+		}
+		if right*all < c.least*times {
+			t.Errorf("%s: %d of %d are right", c.what, right, times)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
@@ -156,5 +157,191 @@ func TestLocksOfOneName(t *testing.T) {
 			names = append(names, x.Name)
 		}
 		testenv.Same(t, "names", strings.Join(names, "; "), c.want)
+	}
+}
+
+// Three connections have a lock and a channel each. They are one lock and one channel, with the sums of all. Two locks of
+// another type stay two, though it is not always known which of them a goroutine waits for.
+func TestLockGroups(t *testing.T) {
+	r := analyzetest.Record(t)
+	var objects []tachyon.Object
+	for n := range int32(3) {
+		objects = append(objects,
+			tachyon.Object{Number: 10 + n, Kind: tachyon.ObjectMutex, Addr: 0xc000010000 + 64*uint64(n)},
+			tachyon.Object{Number: 20 + n, Kind: tachyon.ObjectChannel, Addr: 0xc000020000 + 64*uint64(n)},
+			tachyon.Object{Number: 30 + n, Kind: tachyon.ObjectSelect, Members: []int32{40 + n, 50 + n}})
+	}
+	objects = append(objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000030000}, tachyon.Object{Number: 2, Kind: tachyon.ObjectMutex, Addr: 0xc000030040})
+	for at := uint64(1000); at <= 10_000; at += 1000 {
+		for n := range int32(3) {
+			r.Add(uint64(10+n), at, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 10+n), analyzetest.Place("main.(*cache).get", 4))...)
+			r.Add(uint64(20+n), at, 0, append(analyzetest.WaitFor("chan receive", 20+n), analyzetest.Place("main.(*cache).get", 5))...)
+			r.Add(uint64(30+n), at, 0, append(analyzetest.WaitFor("select", 30+n), analyzetest.Place("main.loop", 7))...)
+			if n < 2 {
+				r.Add(uint64(40+n), at, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 1+n), analyzetest.Place("main.twice", 9))...)
+			} else { // for one of these two
+				r.Add(50, at, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 0), analyzetest.Place("main.twice", 9))...)
+			}
+		}
+	}
+	// One goroutine waits for each of the locks. It counts once.
+	for n := range int32(3) {
+		at := 20_000 + 2000*uint64(n)
+		r.Add(60, at, analyzetest.Running, analyzetest.Place("main.f", 1))
+		r.Add(60, at+1000, 0, append(analyzetest.WaitFor("sync.Mutex.Lock", 10+n), analyzetest.Place("main.f", 2))...)
+	}
+	l := locksOf(r, Options{Source: readLockSource, Channels: true}, objects...)
+	g := l.Group()
+	testenv.Same(t, "objects", len(l.Locks), 12)
+	var waited, sum time.Duration
+	for i := range l.Locks {
+		waited += l.Locks[i].Waited
+	}
+	for i := range g.Locks {
+		x := &g.Locks[i]
+		sum += x.Waited
+		if h := x.Holder; h != nil && h.Seen+h.Inferred+h.Unknown != x.Waited {
+			t.Errorf("%s waited %v: %+v", x.Name, x.Waited, h)
+		}
+	}
+	testenv.Same(t, "time in groups", [2]time.Duration{sum, g.Waited}, [2]time.Duration{waited, l.Waited})
+	testenv.Same(t, "groups", text(g), `
+sync.Mutex c.mu 0*3  [0]: 33ms (0s by site), 6 of 4, at most 10ms; 2 at main.(*cache).get:4 sync.Mutex.Lock 3 30ms
+sync.Mutex Mutex in main.twice 0*0  [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.twice:9 sync.Mutex.Lock 1 10ms
+sync.Mutex Mutex in main.twice 1*0 0xc000030000 [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.twice:9 sync.Mutex.Lock 1 10ms
+sync.Mutex Mutex in main.twice 2*0 0xc000030040 [0]: 10ms (0s by site), 1 of 1, at most 10ms; 1 at main.twice:9 sync.Mutex.Lock 1 10ms
+chan c.jobs 0*3  [0]: 30ms (0s by site), 3 of 3, at most 10ms; 1 at main.(*cache).get:5 chan receive 3 30ms
+select select of another channel, another channel 0*3  [0]: 30ms (0s by site), 3 of 3, at most 10ms; 1 at main.loop:7 select 3 30ms
+`)
+}
+
+// Goroutines that wait in a select to send wait for those that receive from that channel. Who waits for the signal that the select waits for
+// too is not on the other side, and idle waits on a channel are not part of the time for which its other side is told.
+func TestSelectSends(t *testing.T) {
+	below := testenv.Must(source.Below([]string{"../../../testdata"}))
+	for program, want := range map[string]struct{ name, other string }{
+		"slow-consumer": {"events", "main.upload"}, "grpc-stream": {"changes", "main.(*feed).publish"},
+	} {
+		f := testenv.Must(reader.Open("../findings/testdata/causes/" + program + ".tach"))
+		s := analyzetest.SamplesOf(t, stream.Options{Labels: true, Objects: true}, f)
+		found := false
+		for _, x := range testenv.Must(Find(s, Options{Channels: true, Source: below.Read})).Group().Locks {
+			h := x.Holder
+			if h != nil && h.Seen+h.Inferred > x.Waited {
+				t.Errorf("%s, %s: %v of %v", program, x.Name, h.Seen+h.Inferred, x.Waited)
+			}
+			if x.Name != want.name || x.Waited < time.Second {
+				continue
+			}
+			found = true
+			right := time.Duration(0)
+			for _, line := range h.Lines {
+				if line.Func == want.other {
+					right += line.Time
+				}
+			}
+			if !x.Sites[0].Sends || right < x.Waited*95/100 {
+				t.Errorf("%s: %v of %v wait for %s: %+v", program, right, x.Waited, want.other, h.Lines)
+			}
+		}
+		testenv.Same(t, program+": somebody waits for "+want.name, found, true)
+		testenv.OK(t, f.Close())
+	}
+}
+
+// A waitCase is goroutines 11 to 14, of one go statement, for 4 s. At each tick of 20 ms each waits anew.
+type waitCase struct {
+	kind   string
+	reason string
+	stops  tachyon.GoroutineStops // of each goroutine in each second
+	else_  int                    // at one of so many ticks they wait elsewhere; 0: never
+	runs   int                    // the same, running
+	long   bool                   // goroutine 14 has waits of half a second instead
+	unsaid bool                   // the file has no stops
+}
+
+func (c waitCase) record(t *testing.T) *Lock {
+	r := analyzetest.Record(t)
+	const tick, length = 20_000, 4_000_000
+	at, other := analyzetest.Place("main.work", 5), analyzetest.Place("main.pause", 9)
+	for g := uint64(11); g <= 14; g++ {
+		r.Goroutine(tachyon.Goroutine{ID: g, CreatedBy: "main.main", CreatedAt: "/home/u/app/main.go:3"})
+		for i := uint64(1); i*tick <= length; i++ {
+			status, stack := tachyon.Moved, append(analyzetest.WaitFor(c.reason, 1), at)
+			switch {
+			case c.long && g == 14 && i%25 != 0:
+				status = 0
+			case c.else_ > 0 && i%uint64(c.else_) == 0:
+				stack = append(analyzetest.WaitFor("chan receive", 0), other)
+			case c.runs > 0 && i%uint64(c.runs) == 0:
+				status, stack = analyzetest.Running, stack[len(stack)-1:]
+			}
+			r.Add(g, i*tick, status, stack...)
+		}
+	}
+	session := tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects, Stops: !c.unsaid}
+	for second := uint64(1); second <= 4 && !c.unsaid; second++ {
+		s := tachyon.Stops{Until: second * 1_000_000}
+		for g := uint64(11); g <= 14; g++ {
+			n := c.stops
+			if n.ID = g; c.long && g == 14 {
+				n.N = 2
+			}
+			s.List = append(s.List, n)
+		}
+		testenv.OK(t, r.W.WriteRecords(&tachyon.Records{Stops: &s}))
+	}
+	r.Objects = []tachyon.Object{{Number: 1, Kind: c.kind, Addr: 0xc000010000}}
+	l := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Objects: true}, r.Finish(session)), Options{}))
+	for i := range l.Locks {
+		if l.Locks[i].Object == 1 {
+			return &l.Locks[i]
+		}
+	}
+	t.Fatalf("no lock: %+v", l.Locks)
+	return nil
+}
+
+// Short waits are counted where goroutines stop for one lock only. A number that may be too low says so, and so does the longest
+// wait if no wait was told apart.
+func TestCountedWaits(t *testing.T) {
+	channel := waitCase{kind: tachyon.ObjectChannel, reason: "chan send", stops: tachyon.GoroutineStops{N: 1000}}
+	with := func(change func(*waitCase)) waitCase {
+		c := channel
+		change(&c)
+		return c
+	}
+	mutex := func(n uint64) waitCase {
+		return waitCase{kind: tachyon.ObjectMutex, reason: "sync.Mutex.Lock", stops: tachyon.GoroutineStops{N: n}}
+	}
+	for name, c := range map[string]struct {
+		waitCase
+		waits   int
+		atLeast bool
+		longest string
+	}{
+		"one place":          {channel, 16_000, false, "<20ms"},
+		"one and long waits": {with(func(c *waitCase) { c.long = true }), 12_008, false, "500ms"},
+		"no stops":           {with(func(c *waitCase) { c.unsaid = true }), 800, true, "<20ms"},
+		"another place":      {with(func(c *waitCase) { c.else_ = 10 }), 720, true, "<20ms"},
+		"rarely another":     {with(func(c *waitCase) { c.else_ = 150 }), 15_920, false, "<20ms"},
+		"perhaps more stops": {with(func(c *waitCase) { c.stops.AtLeast = true }), 16_000, true, "<20ms"},
+		// They run for 10 % of the time: 40 slices of 10 ms each.
+		"may be preempted":      {with(func(c *waitCase) { c.stops.N, c.runs = 1000, 10 }), 16_000, false, "<20ms"},
+		"may often be":          {with(func(c *waitCase) { c.stops.N, c.runs = 100, 10 }), 1440, true, "<20ms"},
+		"a mutex, for 1 ms":     {mutex(1000), 8000, true, "<20ms"},
+		"a mutex, for 20 ms":    {mutex(50), 800, true, "<20ms"},
+		"a mutex, for 0.125 ms": {mutex(8000), 96_152, true, "<20ms"},
+		"a mutex, for 12 µs":    {mutex(80_000), 1_280_000, false, "<20ms"},
+	} {
+		x := c.record(t)
+		longest := x.Longest.String()
+		if x.Below > 0 {
+			longest = "<" + x.Below.String()
+		}
+		testenv.Same(t, name, fmt.Sprint(x.Waits, x.AtLeast, longest), fmt.Sprint(c.waits, c.atLeast, c.longest))
+		if x.Sites[0].Waits != x.Waits || x.Waited <= 4*time.Second {
+			t.Errorf("%s: %+v", name, x)
+		}
 	}
 }

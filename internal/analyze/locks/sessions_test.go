@@ -3,6 +3,7 @@ package locks
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/analyze/syntax"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
@@ -179,4 +182,220 @@ func BenchmarkLocks(b *testing.B) {
 			}
 		})
 	}
+}
+
+// causeSums is what the causes of a kind come to, in µs.
+type causeSums struct{ right, wrong, unknown uint64 }
+
+func (c causeSums) String() string {
+	share := 100.0
+	if given := c.right + c.wrong; given > 0 {
+		share = 100 * float64(c.right) / float64(given)
+	}
+	return fmt.Sprintf("%5.1f %% of %4d ms right, %4d ms unknown", share, (c.right+c.wrong)/1000, c.unknown/1000)
+}
+
+// labelSpan is the labels of a goroutine of testdata/peers/causes until a time.
+type labelSpan struct {
+	end       uint64
+	until, is string
+}
+
+// judgeCauses follows the waits in a profile of testdata/peers/causes and compares their causes with the labels. The sums are by role and
+// label.
+func judgeCauses(t *testing.T, f *reader.Reader) map[string]*causeSums {
+	t.Helper()
+	options := stream.Options{Labels: true, Objects: true}
+	spans := map[uint64][]labelSpan{}
+	s := analyzetest.SamplesOf(t, options, f)
+	for x := range testenv.All(t, s.All()) {
+		span := labelSpan{end: x.At}
+		if x.Labels != nil {
+			span.until, _ = x.Labels.Get("until")
+			span.is, _ = x.Labels.Get("is")
+		}
+		list := spans[x.Goroutine]
+		if n := len(list); n > 0 && list[n-1].until == span.until && list[n-1].is == span.is {
+			list[n-1].end = x.At
+			continue
+		}
+		spans[x.Goroutine] = append(list, span)
+	}
+	at := func(g, time uint64) labelSpan {
+		list := spans[g]
+		i, _ := slices.BinarySearchFunc(list, time, func(s labelSpan, time uint64) int { return cmp.Compare(s.end, time) })
+		if i == len(list) {
+			return labelSpan{}
+		}
+		return list[i]
+	}
+	sums := map[string]*causeSums{}
+	w := newWaitChains(analyzetest.SamplesOf(t, options, f), WaitOptions{Func: regexp.MustCompile(`^main\.`), Options: Options{Source: readCauses}})
+	w.onCause = func(c *cause) {
+		until := at(c.waiter, c.at).until
+		if c.waiter == 0 || until == "" {
+			return
+		}
+		kind, _, _ := strings.Cut(until, "-")
+		key := cmp.Or(c.role, c.name, "unknown") + " / " + kind
+		sum := sums[key]
+		if sum == nil {
+			sum = &causeSums{}
+			sums[key] = sum
+		}
+		name, named := strings.CutPrefix(until, "name:")
+		switch {
+		case named && c.name != "" && !strings.HasPrefix(c.name, name), !named && c.by != 0 && at(c.by, c.at).is != until:
+			sum.wrong += c.time
+		case named && c.name != "", !named && c.by != 0:
+			sum.right += c.time
+		default:
+			sum.unknown += c.time
+		}
+	}
+	testenv.Must(w.find())
+	return sums
+}
+
+// readCauses reads the text of testdata/peers/causes, whose names in recordings are those of -trimpath.
+func readCauses(name string) *source.File {
+	if i := strings.LastIndex(name, "/testdata/"); i >= 0 {
+		name = name[i+len("/testdata/"):]
+	}
+	text, err := os.ReadFile("../../../bench/e2e/testdata/" + name)
+	if err != nil {
+		return nil
+	}
+	return &source.File{Text: text}
+}
+
+// addCauses adds sums by role and label to those by role.
+func addCauses(all, sums map[string]*causeSums) {
+	for key, sum := range sums {
+		role, _, _ := strings.Cut(key, " / ")
+		if all[role] == nil {
+			all[role] = &causeSums{}
+		}
+		all[role].right += sum.right
+		all[role].wrong += sum.wrong
+		all[role].unknown += sum.unknown
+	}
+}
+
+// causesPlanted are the kinds of testdata/peers/causes, and answers that each has at least.
+var causesPlanted = map[string][]string{
+	"consumers": {"other side / ranged", "other side / called", "other side / selected", "other side / jobs"},
+	"answers":   {"other side / sender"},
+	"children":  {"child / child", "child / closerchild", "last child / group"},
+	"places":    {"holds / place", "holds / group"},
+	"sqlpool":   {"holds / small"},
+	"transport": {"holds / conn", "a response of an HTTP server / name:a response of an HTTP server"},
+	"handlers":  {"holds / small"},
+}
+
+// TestCauses looks at recordings of a program on database/sql, net/http and errgroup whose labels say what each goroutine waits for. A
+// kind of answer is right in at least 95 % of the time that has it, and all small pools and slow consumers are found. To record anew,
+// run in bench/e2e/testdata/peers, for each KIND:
+//
+//	GOWORK=off go run -trimpath ./causes KIND 1500ms ../../../../internal/analyze/testdata/causes/KIND.tach
+func TestCauses(t *testing.T) {
+	all := map[string]*causeSums{}
+	for kind, planted := range causesPlanted {
+		f := testenv.Must(reader.Open("../testdata/causes/" + kind + ".tach"))
+		sums := judgeCauses(t, f)
+		for _, key := range planted {
+			if sums[key] == nil || sums[key].right < 100_000 {
+				t.Errorf("%s: %s: %v", kind, key, sums[key])
+			}
+		}
+		addCauses(all, sums)
+		testenv.OK(t, f.Close())
+	}
+	for role, sum := range all {
+		if sum.wrong*20 > sum.right+sum.wrong {
+			t.Errorf("%s: %v", role, sum)
+		}
+	}
+}
+
+// What a library waits for has a name, with the address if that is known. A new connection is none of a pool, and only what looks again and
+// again sleeps for what it waits for.
+func TestKnownWaits(t *testing.T) {
+	const address = 7
+	own := analyzetest.Place("main.ask", 9)
+	conn, query := analyzetest.Place("database/sql.(*DB).conn", 1300), analyzetest.Place("database/sql.(*DB).query", 1700)
+	read := func(number int32) []tachyon.Frame {
+		return append(analyzetest.WaitFor("IO wait", number), analyzetest.Place("internal/poll.(*FD).Read", 1), analyzetest.Place("net.(*conn).Read", 1))
+	}
+	peek := analyzetest.Place("github.com/jackc/pgx/v5/pgconn.(*PgConn).peekMessage", 1)
+	for want, stack := range map[string][]tachyon.Frame{
+		"a free connection of sql.DB":             append(analyzetest.WaitFor("select", 0), conn, query, own),
+		"a response of PostgreSQL (10.2.3.4:543)": append(read(address), peek, query, own),
+		"a response of PostgreSQL":                append(read(0), peek, query, own),
+		"10.2.3.4:543":                            append(read(address), conn, query, own), // a driver that connects
+		"the lock of a SQLite database":           append(analyzetest.WaitFor("sleep", 0), analyzetest.Place("time.Sleep", 1), analyzetest.Place("modernc.org/sqlite.busyHandler", 74), query, own),
+		"":                                        append(analyzetest.WaitFor("sleep", 0), analyzetest.Place("time.Sleep", 1), analyzetest.Place("example.org/driver.connect", 74), conn, query, own),
+	} {
+		r := analyzetest.Record(t)
+		r.Every(1000, 1000, 10_000, 1, 0, stack...)
+		r.Objects = []tachyon.Object{{Number: address, Kind: tachyon.ObjectConnection, Name: "tcp 10.2.3.4:543"}}
+		s := analyzetest.SamplesOf(t, stream.Options{Objects: true}, r.Finish(tachyon.Session{Source: "native", Markers: true}))
+		w := testenv.Must(FindWaits(s, WaitOptions{Goroutine: 1}))
+		testenv.Same(t, "name", w.Chains[0].Name, want)
+	}
+}
+
+// TestWaitsPage holds the table of docs/waits.md: go test ./internal/analyze -run TestWaitsPage -update.
+func TestWaitsPage(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| who waits in | waits for |\n|---|---|\n")
+	for _, k := range knownWaits {
+		fmt.Fprintf(&table, "| `%s` | %s |\n", k.in, k.what)
+	}
+	testenv.Marked(t, "../../../docs/waits.md", "known", table.String(), *analyzetest.Update)
+}
+
+// What is said of how many places of a pool are in use is the limit that the program has set. Where the source text is not there, most of
+// those who have a connection are not known, and nothing is said.
+func TestInUse(t *testing.T) {
+	below := testenv.Must(source.Below([]string{"../../../testdata"}))
+	for _, c := range []struct{ program, function, text, none string }{
+		{"pool-sql", "shop..checkOut", "a free connection of sql.DB (2 of 2 in use)", "a free connection of sql.DB"},
+		{"pool-http", "gateway..forward", "a connection of http.Transport (2 in use)", "a connection of http.Transport"},
+		{"errgroup-limit", "migration..page", "a place in errgroup.Group (1 of 1 in use)", "a place in errgroup.Group (1 of 1 in use)"},
+		{"semaphore", "thumbnails..make", "t.slots (2 of 2 places taken)", "channel in main.(*thumbnails).make (2 of 2 places taken)"},
+	} {
+		name := func(read func(string) *source.File) string {
+			f := testenv.Must(reader.Open("../findings/testdata/causes/" + c.program + ".tach"))
+			defer f.Close()
+			w := newWaitChains(analyzetest.SamplesOf(t, stream.Options{Labels: true, Objects: true}, f), WaitOptions{Func: regexp.MustCompile(c.function), Options: Options{Source: read}})
+			waits := testenv.Must(w.find())
+			for _, n := range waits.Chains {
+				if !strings.Contains(n.Name, "response") {
+					return n.Name
+				}
+			}
+			return ""
+		}
+		testenv.Same(t, c.program, name(below.Read), c.text)
+		testenv.Same(t, c.program+" without source text", name(func(string) *source.File { return nil }), c.none)
+	}
+}
+
+// Nothing is said where the number differs from time to time, and of several pools at once.
+func TestInUseUnsure(t *testing.T) {
+	k := knownIn["database/sql.(*DB).conn"]
+	a, b := syntax.Key{Root: "shop", Path: "a"}, syntax.Key{Root: "shop", Path: "b"}
+	for want, notes := range map[string][]inUse{
+		"":                 {{of: a, times: map[int]int{2: 7, 1: 3}}, {of: a, times: map[int]int{0: 9, 1: 1}}},
+		" (2 of 2 in use)": {{of: a, times: map[int]int{2: 9, 1: 1}}},
+	} {
+		for _, u := range notes {
+			testenv.Same(t, u, u.text(k), want)
+		}
+	}
+	w := waitChains{inUse: map[*KnownWait]*inUse{}}
+	w.noteInUse(k, a, 2)
+	w.noteInUse(k, b, 2)
+	testenv.Same(t, "two pools", w.inUse[k].text(k), "")
 }

@@ -1,13 +1,19 @@
 package perlnytprof
 
 import (
+	"bytes"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/nytprof"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -111,4 +117,220 @@ func TestExtents(t *testing.T) {
 	if f := parseFunctions([]byte("no Go")); len(f.declared)+len(f.literal) > 0 {
 		t.Errorf("found %v", f)
 	}
+}
+
+// figures are the sums of a profile, in nanoseconds.
+type figures struct {
+	self, total map[string]float64 // by function
+	line        map[profile.Frame]float64
+	counts      map[profile.Frame]int64 // samples
+	records     map[string]int64        // by function: samples, for what rounding may do
+	all         float64
+}
+
+// figuresOf sums p up. Goexit is left out, as it is in NYTProf files.
+func figuresOf(p *profile.Profile) figures {
+	f := figures{make(map[string]float64), make(map[string]float64), make(map[profile.Frame]float64), make(map[profile.Frame]int64), make(map[string]int64), 0}
+	for _, r := range p.Records {
+		f.all += float64(r.Wall)
+		seen := map[string]bool{"runtime.goexit": true}
+		for i, id := range r.Stack {
+			fr := p.Frames[id]
+			if !seen[fr.Func] {
+				f.total[fr.Func] += float64(r.Wall)
+				f.records[fr.Func] += r.Count
+			}
+			seen[fr.Func] = true
+			if i == 0 {
+				f.self[fr.Func] += float64(r.Wall)
+				fr.Func = ""
+				f.line[fr] += float64(r.Wall)
+				f.counts[fr] += r.Count
+			}
+		}
+	}
+	return f
+}
+
+// goldenDir has files of perl programs.
+const goldenDir = "../../../nytprof/testdata/"
+
+// goldens returns files of perl programs.
+func goldens(t testing.TB) []string {
+	return testenv.Files(t, goldenDir+"*.nytprof", 10)
+}
+
+// cutOff is the golden whose process was killed.
+const cutOff = goldenDir + "c17-killed.nytprof"
+
+func load(t testing.TB, file string) *nytprof.Data {
+	f := testenv.Must(os.Open(file))
+	defer f.Close()
+	return testenv.Must(nytprof.Load(f))
+}
+
+func roundTrip(t testing.TB, p *profile.Profile, o Options) *profile.Profile {
+	t.Helper()
+	var file bytes.Buffer
+	testenv.OK(t, Write(&file, p, o))
+	testenv.Same(t, "warnings", len(testenv.Must(nytprof.Verify(bytes.NewReader(file.Bytes()))).Warnings), 0)
+	return testenv.Must(Read(&file))
+}
+
+// TestReportsAgree compares the times of functions.
+func TestRoundTrip(t *testing.T) {
+	want := workload(t)
+	got := roundTrip(t, want, Options{})
+	a, b := figuresOf(want), figuresOf(got)
+	testenv.Within(t, "all", b.all, a.all-100*float64(len(want.Records)), a.all+100*float64(len(want.Records)))
+	for at, ns := range a.line {
+		testenv.Within(t, at, b.line[at], ns-100*float64(len(want.Records)), ns+100*float64(len(want.Records)))
+	}
+	if !got.Start.Equal(want.Start) || got.Duration != want.Duration || got.Interval != want.Interval ||
+		got.Goroutines != want.Goroutines || got.Program != want.Program || got.Samples != want.Samples-1 { // one took no time
+		t.Errorf("got %v %v %v %d %q %d", got.Start, got.Duration, got.Interval, got.Goroutines, got.Program, got.Samples)
+	}
+	for _, r := range got.Records {
+		if got.Frames[r.Stack[0]].Func == "[chan receive]" && r.State != "chan receive" {
+			t.Errorf("state %q", r.State)
+		}
+	}
+}
+
+// Only what Source returns is in a file. With NoSource Perl's tools look for the files themselves.
+func TestSource(t *testing.T) {
+	for i, o := range []Options{{Source: workloadSource}, {}, {NoSource: true}} {
+		var file bytes.Buffer
+		testenv.OK(t, Write(&file, workload(t), o))
+		lines, texts := 0, 0
+		for c := range testenv.All(t, nytprof.NewReader(&file).Chunks()) {
+			if l, ok := c.(*nytprof.SrcLine); ok {
+				texts++
+				if strings.Contains(l.Text.Text, "not markup") {
+					lines++
+				}
+			}
+		}
+		if wantLines := []int{1, 0, 0}[i]; lines != wantLines || (texts > 10) == o.NoSource {
+			t.Errorf("%+v: the line is there %d times, want %d; %d lines in all", o, lines, wantLines, texts)
+		}
+	}
+}
+
+// A perl program's profile has the times that Devel::NYTProf reports.
+func TestPerlProfile(t *testing.T) {
+	for _, file := range goldens(t) {
+		if file == cutOff || filepath.Base(file) == "c20-integers.nytprof" {
+			continue // one has no end, one no sense
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			d := load(t, file)
+			p := testenv.Must(Profile(d))
+			f := figuresOf(p)
+			for _, s := range d.Subs {
+				// Returns have whole ticks, callers the exact time.
+				tolerance := 100 * float64(s.Count()+1)
+				if d := f.self[s.Name] - s.Excl()*1e9; s.Count() > 0 && math.Abs(d) > tolerance {
+					t.Errorf("%s: self %g ns, want %g", s.Name, f.self[s.Name], s.Excl()*1e9)
+				}
+				var calls float64 // that returned below it, at most a tick off each
+				for _, s := range d.Subs {
+					calls += float64(s.Count())
+				}
+				if d := f.total[s.Name] - s.Incl()*1e9; s.Count() > 0 && math.Abs(d) > tolerance+100*calls {
+					t.Errorf("%s: total %g ns, want %g", s.Name, f.total[s.Name], s.Incl()*1e9)
+				}
+			}
+			if p.Program == "" || p.Start.Year() < 2023 || p.Samples == 0 {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// Lines of the main program, and of a program whose subs were not timed, have
+// the times of their statements.
+func TestPerlLines(t *testing.T) {
+	d := load(t, goldenDir+"c14-nosubs.nytprof")
+	p := testenv.Must(Profile(d))
+	f := figuresOf(p)
+	n := 0
+	for _, file := range d.Files {
+		for line, lt := range file.Lines {
+			at := profile.Frame{File: file.Name, Line: int32(line)}
+			testenv.Within(t, at, f.line[at], float64(lt.Ticks)*100-1, float64(lt.Ticks)*100+1)
+			n++
+		}
+	}
+	if n < 20 || f.self[runtimeSub] == 0 {
+		t.Errorf("%d lines, main program %g", n, f.self[runtimeSub])
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	testenv.Fails(t, "cut off", testenv.Err(Read(bytes.NewReader(testenv.Must(os.ReadFile(cutOff))))), "truncated")
+	testenv.Fails(t, "no ticks", testenv.Err(Read(strings.NewReader("NYTProf 5 0\n+\x01\x01\x01"))), "ticks_per_sec")
+}
+
+// A tree as deep as the file is long makes stacks that are cut in the middle,
+// and not more of them than memory holds.
+func TestDeepTree(t *testing.T) {
+	d := &nytprof.Data{Attributes: []nytprof.Attribute{{Key: "ticks_per_sec", Value: "10000000"}}, Calls: new(nytprof.Call)}
+	at := d.Calls
+	for i := range 2000 {
+		at.Calls = map[string]*nytprof.Call{"": {Sub: "main::f" + strconv.Itoa(i), Excl: 10}}
+		at = at.Calls[""]
+	}
+	p := testenv.Must(Profile(d))
+	deepest := p.Records[0]
+	for _, r := range p.Records {
+		if p.Frames[r.Stack[0]].Func == "main::f1999" {
+			deepest = r
+		}
+	}
+	name := func(i int) string { return p.Frames[deepest.Stack[i]].Func }
+	n := len(deepest.Stack)
+	testenv.Same(t, "frames", fmt.Sprintln(n, name(1), name(n-1), name(n-maxPath/2)), fmt.Sprintln(maxPath+1, "main::f1998", "main::f0", "main::f255"))
+	defer func(was int) { maxFrameIDs = was }(maxFrameIDs)
+	maxFrameIDs = 100_000
+	testenv.Fails(t, "", testenv.Err(Profile(d)), "more than 100000")
+}
+
+func FuzzRead(f *testing.F) {
+	for _, file := range goldens(f) {
+		b := testenv.Must(os.ReadFile(file))
+		f.Add(b[:min(len(b), 8<<10)])
+	}
+	f.Add([]byte("NYTProf 5 0\n@\xff\xff\xff\xff\xff\x00\x00\x06\x00\x00'\x01a+\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var inflated bytes.Buffer
+		w := nytprof.NewWriter(&inflated)
+		for c, err := range nytprof.NewReader(bytes.NewReader(b)).Chunks() {
+			if _, deflates := c.(*nytprof.StartDeflate); err == nil && !deflates {
+				_ = w.Write(c)
+			}
+		}
+		_ = w.Close()
+		size := len(b) + inflated.Len()
+		var d *nytprof.Data
+		testenv.Bounded(t, 1<<20+200*size, func() { d, _ = nytprof.Load(bytes.NewReader(b)) })
+		var p *profile.Profile
+		var err error
+		testenv.Bounded(t, 4<<20+5000*size, func() { p, err = Profile(d) })
+		if err != nil {
+			return
+		}
+		for _, r := range p.Records {
+			if r.Wall < 0 || r.Count < 0 {
+				t.Errorf("record %+v", r)
+			}
+			for _, id := range r.Stack {
+				_ = p.Frames[id]
+			}
+		}
+		var out bytes.Buffer
+		if err := Write(&out, p, Options{NoSource: true, Uncompressed: true}); err != nil && out.Len() < 1<<20 {
+			t.Error(err)
+		}
+	})
 }
