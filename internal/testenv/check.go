@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"slices"
@@ -17,6 +18,12 @@ func Must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// Closes returns c, which it closes when the test ends.
+func Closes[C io.Closer](t interface{ Cleanup(func()) }, c C) C {
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 // test is a test of package testing, or a check of package rapid.
