@@ -58,7 +58,5 @@ func TestStates(t *testing.T) {
 		want[x.Goroutine] = *c
 		seen++
 	}
-	if seen < 3*goroutines {
-		t.Errorf("%d samples", seen)
-	}
+	testenv.FailIf(t, seen < 3*goroutines, "%d samples", seen)
 }

@@ -68,6 +68,18 @@ func (r *Recording) Add(goroutine, at uint64, status tachyon.Status, frames ...t
 	}
 }
 
+// Do adds a sample of a goroutine that runs, or does what its innermost frame says: it waits, or is runnable.
+func (r *Recording) Do(goroutine, at uint64, frames ...tachyon.Frame) {
+	status := Running
+	switch leaf := frames[0]; {
+	case leaf.Func == tachyon.FuncRunnable:
+		status = tachyon.GILRequested
+	case leaf.File == "":
+		status = 0
+	}
+	r.Add(goroutine, at, status, frames...)
+}
+
 // Every adds samples of a goroutine at equal distances.
 func (r *Recording) Every(step, from, to, goroutine uint64, status tachyon.Status, frames ...tachyon.Frame) {
 	r.T.Helper()

@@ -45,9 +45,8 @@ func goroutine(r *analyzetest.Recording, id uint64, labels map[string]string) {
 func want(t *testing.T, got, want map[string]float64) {
 	t.Helper()
 	for name := range got {
-		if _, ok := want[name]; !ok {
-			t.Errorf("%s has %v ms", name, got[name])
-		}
+		_, ok := want[name]
+		testenv.FailIf(t, !ok, "%s has %v ms", name, got[name])
 	}
 	for name, x := range want {
 		testenv.Within(t, name, got[name], 0.999*x, 1.001*x)

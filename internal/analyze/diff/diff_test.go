@@ -96,9 +96,7 @@ func TestJudgeFamily(t *testing.T) {
 		got := ""
 		for _, r := range f.rows {
 			got += map[bool]string{true: "y", false: "n"}[r.Significant]
-			if r.Significant != (r.P < 0.05) || r.Significant != (r.Low > 0) {
-				t.Errorf("%v: %+v", c, *r)
-			}
+			testenv.FailIf(t, r.Significant != (r.P < 0.05) || r.Significant != (r.Low > 0), "%v: %+v", c, *r)
 		}
 		testenv.Same(t, fmt.Sprint(c.p, c.size), got, c.want)
 	}
@@ -123,9 +121,8 @@ func TestDiffBetween(t *testing.T) {
 	rows := parts(d)
 	testenv.Same(t, "rows and lengths", fmt.Sprint(len(rows), d.Length), "2 [10s 10s]")
 	for _, r := range rows {
-		if want := map[string]float64{"main.before": -1, "main.after": 1}[r.Name]; math.Abs(r.Delta-want) > 0.11 || !r.Significant {
-			t.Errorf("%+v, want %v", r, want)
-		}
+		want := map[string]float64{"main.before": -1, "main.after": 1}[r.Name]
+		testenv.FailIf(t, math.Abs(r.Delta-want) > 0.11 || !r.Significant, "%+v, want %v", r, want)
 	}
 }
 
@@ -173,9 +170,7 @@ func TestStudent(t *testing.T) {
 // Welch's test gives what the textbook's formula does: means 4.95 and 7.5, errors 0.953 and 0.866.
 func TestCompare(t *testing.T) {
 	e := welch([]float64{1.1, 8.8, 2.2, 7.7, 3.3, 6.6, 4.4, 5.5}, []float64{4, 11, 5, 10, 6, 9, 7, 8})
-	if math.Abs(e.delta-2.55) > 1e-9 || math.Abs(e.error-1.28744) > 1e-4 || math.Abs(e.freedom-13.8738) > 1e-3 {
-		t.Errorf("%+v", e)
-	}
+	testenv.FailIf(t, math.Abs(e.delta-2.55) > 1e-9 || math.Abs(e.error-1.28744) > 1e-4 || math.Abs(e.freedom-13.8738) > 1e-3, "%+v", e)
 	testenv.Within(t, "p", e.chance(0), 0.0673, 0.0683)
 	// Values that hardly change from one to the next say little, however many they are. If they grow all the time, what
 	// is by chance is how much.
@@ -187,12 +182,9 @@ func TestCompare(t *testing.T) {
 	}
 	a, _ := compare(slow, slow)
 	b, _ := compare(fast, fast)
-	if a.error < 2*b.error || a.freedom > b.freedom/4 || a.grows {
-		t.Errorf("the error of slow values is %+v, that of fast ones %+v", a, b)
-	}
-	if c, _ := compare(grows, grows); !c.grows || c.error > 1 {
-		t.Errorf("of values that grow: %+v", c)
-	}
+	testenv.FailIf(t, a.error < 2*b.error || a.freedom > b.freedom/4 || a.grows, "the error of slow values is %+v, that of fast ones %+v", a, b)
+	c, _ := compare(grows, grows)
+	testenv.FailIf(t, !c.grows || c.error > 1, "of values that grow: %+v", c)
 	_, ok := compare(slow[:4], fast)
 	testenv.Same(t, "four values are compared", ok, false)
 }
@@ -220,9 +212,8 @@ func TestDiffOfSessions(t *testing.T) {
 		analyzetest.PrintFinding(t, text, "row", r)
 	}
 	testenv.Golden(t, "../testdata/sessions/diff.findings", text.String(), *analyzetest.Update)
-	if work := rows["main.plantedWork"]; work.A != 0 || !work.Significant || math.Abs(work.Delta-0.02) > 0.005 {
-		t.Errorf("the 2 %% are %+v", work)
-	}
+	work := rows["main.plantedWork"]
+	testenv.FailIf(t, work.A != 0 || !work.Significant || math.Abs(work.Delta-0.02) > 0.005, "the 2 %% are %+v", work)
 	want := float64(s.Truth.Waited) / float64(d.Length[1].Microseconds())
 	if retry := rows["[sleep] main.plantedRetry"]; retry.A != 0 || !retry.Significant || math.Abs(retry.Delta-want) > want/50 {
 		t.Errorf("the wait is %+v, the log says %.3f more", retry, want)
@@ -301,9 +292,7 @@ func TestDiffAA(t *testing.T) {
 		for _, o := range options {
 			d := diff(t, a, b, o)
 			testenv.Same(t, fmt.Sprintf("differences by %+v", o), fmt.Sprint(significant(d)), "[]")
-			if o.Per == "" && min(d.Windows[0], d.Windows[1]) < minWindows {
-				t.Fatalf("%d windows", d.Windows)
-			}
+			testenv.FailIf(t, o.Per == "" && min(d.Windows[0], d.Windows[1]) < minWindows, "%d windows", d.Windows)
 		}
 	}
 }
@@ -438,8 +427,6 @@ func TestDiffSimulated(t *testing.T) {
 				right++
 			}
 		}
-		if right*all < c.least*times {
-			t.Errorf("%s: %d of %d are right", c.what, right, times)
-		}
+		testenv.FailIf(t, right*all < c.least*times, "%s: %d of %d are right", c.what, right, times)
 	}
 }

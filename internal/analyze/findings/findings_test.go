@@ -43,6 +43,14 @@ func foundIn(r *analyzetest.Recording, session tachyon.Session) []Finding {
 	return foundBy(r.Finish(session), nil, "x.tach", nil)
 }
 
+// does adds a sample of a goroutine that waits, or that runs now where it waits otherwise.
+func does(r *analyzetest.Recording, id, at uint64, runs bool, waits []tachyon.Frame) {
+	if runs {
+		waits = waits[1:]
+	}
+	r.Do(id, at, waits...)
+}
+
 // kinds are the kinds and functions of findings.
 func kinds(list []Finding) string {
 	var text []string
@@ -93,7 +101,7 @@ func TestCauses(t *testing.T) {
 // Eight goroutines that compute in turns are not one that computes, also if what they use adds up to less than a core.
 func TestSerial(t *testing.T) {
 	const goroutines = 8 // one at a time computes for three of four ticks
-	serve, wait := analyzetest.Place("main.serve", 7), analyzetest.Wait("chan receive")
+	serve := analyzetest.Place("main.serve", 7)
 	for name, c := range map[string]struct {
 		turn func(tick uint64) uint64 // whose turn it is
 		want string
@@ -107,11 +115,11 @@ func TestSerial(t *testing.T) {
 		}
 		for tick := range uint64(400) {
 			for g := range uint64(goroutines) {
+				leaf := analyzetest.Wait("chan receive")
 				if tick%4 != 0 && c.turn(tick) == g {
-					r.Add(g+1, tick*10_000, analyzetest.Running, analyzetest.Place("main.compute", 9), serve)
-				} else {
-					r.Add(g+1, tick*10_000, 0, wait, serve)
+					leaf = analyzetest.Place("main.compute", 9)
 				}
+				r.Do(g+1, tick*10_000, leaf, serve)
 			}
 		}
 		list := slices.DeleteFunc(foundIn(r, tachyon.Session{GOMAXPROCS: 4}), func(x Finding) bool { return x.Kind != Serial })
@@ -169,20 +177,12 @@ func TestPlaces(t *testing.T) {
 				id++
 				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.main"})
 				for at := from; at < from+c.lasts; at += 10_000 {
-					if at%400_000 == 50_000 { // it looks at something now and then
-						r.Add(id, at+n, analyzetest.Running, c.stack[1:]...)
-					} else {
-						r.Add(id, at+n, 0, c.stack...)
-					}
+					does(r, id, at+n, at%400_000 == 50_000, c.stack) // it looks at something now and then
 				}
 			}
 		}
 		for at := uint64(0); at < 4_000_000 && c.beside != nil; at += 10_000 {
-			status := tachyon.Status(0)
-			if c.beside[0].File != "" {
-				status = analyzetest.Running
-			}
-			r.Add(id+1, at, status, c.beside...)
+			r.Do(id+1, at, c.beside...)
 		}
 		testenv.Same(t, c.name, kinds(foundIn(r, tachyon.Session{GOMAXPROCS: 4})), c.want)
 	}
@@ -255,11 +255,7 @@ func TestFeeder(t *testing.T) {
 			for id := uint64(2); id < 4; id++ {
 				r.Add(id, at, status, work...)
 			}
-			if at%400_000 == 0 {
-				r.Add(1, at, analyzetest.Running, feed[1:]...)
-			} else {
-				r.Add(1, at, 0, feed...)
-			}
+			does(r, 1, at, at%400_000 == 0, feed)
 		}
 		testenv.Same(t, status, kinds(foundIn(r, tachyon.Session{GOMAXPROCS: 2})), want)
 	}
@@ -301,21 +297,14 @@ func TestChannels(t *testing.T) {
 		}
 		for at := uint64(0); at < 4_000_000; at += 10_000 {
 			for id := range c.senders {
-				if at%400_000 == 0 { // it can send now and then
-					r.Add(id+1, at, analyzetest.Running, send[1:]...)
-				} else {
-					r.Add(id+1, at, 0, send...)
-				}
+				does(r, id+1, at, at%400_000 == 0, send) // it can send now and then
 			}
 			for id := range c.takers {
-				switch {
-				case at/10_000%10 < c.receives:
-					r.Add(c.senders+id+1, at, 0, append(analyzetest.WaitFor("chan receive", 1), c.in)...)
-				case c.work[0].File == "":
-					r.Add(c.senders+id+1, at, 0, append(slices.Clone(c.work), c.in)...)
-				default:
-					r.Add(c.senders+id+1, at, analyzetest.Running, append(slices.Clone(c.work), c.in)...)
+				work := slices.Clone(c.work)
+				if at/10_000%10 < c.receives {
+					work = analyzetest.WaitFor("chan receive", 1)
 				}
+				r.Do(c.senders+id+1, at, append(work, c.in)...)
 			}
 		}
 		testenv.Same(t, c.name, kinds(foundIn(r, tachyon.Session{GOMAXPROCS: 2})), c.want)
@@ -341,11 +330,7 @@ func TestAhead(t *testing.T) {
 		send := slices.Concat(analyzetest.WaitFor("chan send", 1), []tachyon.Frame{analyzetest.Place("main.ahead", 9)})
 		for at := uint64(0); at < 4_000_000; at += 10_000 {
 			for id := range c.senders {
-				if at%c.every == 0 {
-					r.Add(id+1, at, analyzetest.Running, send[1:]...)
-				} else {
-					r.Add(id+1, at, 0, send...)
-				}
+				does(r, id+1, at, at%c.every == 0, send)
 			}
 			if id := 10 + at/100_000; c.requests && at/10_000%10 > 0 {
 				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.main"})
@@ -378,9 +363,7 @@ func TestReader(t *testing.T) {
 		for _, x := range foundIn(r, tachyon.Session{GOMAXPROCS: 8}) {
 			got += x.Text
 		}
-		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
-			t.Errorf("%s in %s: %q, want %q", c.wait, c.in, got, c.want)
-		}
+		testenv.FailIf(t, !strings.HasPrefix(got, c.want) || c.want == "" && got != "", "%s in %s: %q, want %q", c.wait, c.in, got, c.want)
 	}
 }
 
@@ -398,9 +381,7 @@ func TestAnswers(t *testing.T) {
 			r.Every(10_000, from+10_000, from+90_000, 10+from/100_000, 0, ask...)
 		}
 		list := foundIn(r, tachyon.Session{GOMAXPROCS: 4})
-		if len(list) != 1 || !strings.HasPrefix(list[0].Text, want) {
-			t.Errorf("%d servers: %+v, want %q", servers, list, want)
-		}
+		testenv.FailIf(t, len(list) != 1 || !strings.HasPrefix(list[0].Text, want), "%d servers: %+v, want %q", servers, list, want)
 	}
 }
 
@@ -420,7 +401,7 @@ func TestQueueBeforeRequests(t *testing.T) {
 
 // The last goroutine of a WaitGroup is late if it does something, not if it waits for a core.
 func TestStraggler(t *testing.T) {
-	for state, want := range map[string]bool{"running": true, "runnable": false} {
+	for leaf, want := range map[string]bool{"": true, tachyon.FuncRunnable: false} {
 		r := analyzetest.Record(t)
 		work := []tachyon.Frame{analyzetest.Place("main.work", 9), analyzetest.Place("main.main.func1", 7)}
 		for at := uint64(0); at < 4_000_000; at += 10_000 {
@@ -436,15 +417,11 @@ func TestStraggler(t *testing.T) {
 			for id := uint64(0); id < 2 && begun < 50_000; id++ {
 				r.Add(10*round+id+2, at, analyzetest.Running, work...)
 			}
-			if state == "running" {
-				r.Add(10*round+4, at, analyzetest.Running, work...)
-			} else {
-				r.Add(10*round+4, at, tachyon.GILRequested, append([]tachyon.Frame{analyzetest.Wait(state)}, work...)...)
-			}
+			does(r, 10*round+4, at, leaf == "", append([]tachyon.Frame{{Func: leaf}}, work...))
 		}
 		r.Add(1, 4_000_000, analyzetest.Running, analyzetest.Place("main.main", 6))
 		list := foundIn(r, tachyon.Session{GOMAXPROCS: 4, CPUs: 4})
-		testenv.Same(t, state, slices.ContainsFunc(list, func(x Finding) bool { return x.Kind == Straggler }), want)
+		testenv.Same(t, leaf, slices.ContainsFunc(list, func(x Finding) bool { return x.Kind == Straggler }), want)
 	}
 }
 
@@ -472,8 +449,7 @@ func TestChattyItself(t *testing.T) {
 
 // Of a part of a file nobody knows what the quota took in it: the whole's is said, and that it is the whole's.
 func TestQuotaOfPart(t *testing.T) {
-	f := testenv.Must(reader.Open("testdata/causes/cpu-quota.tach"))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(reader.Open("testdata/causes/cpu-quota.tach")))
 	list := foundBy(f, &stream.Selection{Since: testenv.Must(stream.ParseMoment("1s"))}, "x.tach", nil)
 	if len(list) == 0 || list[0].Kind != Quota || list[0].Sure != Inferred || !strings.Contains(list[0].Text, "That is of the whole recording") {
 		t.Errorf("%+v", list)

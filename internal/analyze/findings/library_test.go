@@ -33,11 +33,11 @@ func TestPast(t *testing.T) {
 		}
 		for tick := range uint64(400) {
 			for id := range uint64(8) {
+				stack := waits
 				if (id+8-tick%8)%(8/c.past) == 0 && tick%c.every == 0 {
-					r.Add(id+1, tick*10_000, tachyon.Moved, syncs...)
-				} else {
-					r.Add(id+1, tick*10_000, tachyon.Moved, waits...)
+					stack = syncs
 				}
+				r.Add(id+1, tick*10_000, tachyon.Moved, stack...)
 			}
 		}
 		list := foundIn(r, tachyon.Session{Markers: true, GOMAXPROCS: 4})
@@ -58,11 +58,10 @@ func TestLeakOfLibrary(t *testing.T) {
 	start := tachyon.Frame{File: file, Func: "google.golang.org/grpc.newStream", Line: 20}
 	last, other := analyzetest.Place("main.last", 24), analyzetest.Place("main.other", 30)
 	for _, c := range []struct {
-		name    string
-		waits   tachyon.Frame
-		by      string
-		want    string
-		started bool // the text says where what starts them is called
+		name     string
+		waits    tachyon.Frame
+		by, want string
+		started  bool // the text says where what starts them is called
 	}{
 		{"of a library", tachyon.Frame{File: file, Func: "google.golang.org/grpc.newStream.func4", Line: 29}, start.Func, "main.last", true},
 		{"started by another function", tachyon.Frame{File: file, Func: "google.golang.org/grpc.newStream.func4", Line: 29}, "google.golang.org/grpc.keep", "google.golang.org/grpc.newStream.func4", false},

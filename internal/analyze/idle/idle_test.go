@@ -60,22 +60,21 @@ func sum(times map[string]int) (ms int) {
 
 // A homeCase is a group of goroutines that do the same again and again.
 type homeCase struct {
-	name    string
-	members int
-	rest    []tachyon.Frame // in which they wait
-	work    []tachyon.Frame // what they do between two waits; nil: they do not come back
-	share   int             // of the time at rest, in percent
-	labels  bool
-	short   bool // they live for a tenth of the session only, one after the other
-	main    bool
-	objects bool // they all wait for one object
-	bit     tachyon.Status
-	longer  bool            // a session of ten seconds, not of two
-	late    bool            // they are born after two seconds of it
-	grows   bool            // half of them are
-	also    []tachyon.Frame // in which they wait in turns with rest; nil: nowhere
-	idle    bool
-	rests   bool
+	name        string
+	members     int
+	rest        []tachyon.Frame // in which they wait
+	work        []tachyon.Frame // what they do between two waits; nil: they do not come back
+	share       int             // of the time at rest, in percent
+	labels      bool
+	short       bool // they live for a tenth of the session only, one after the other
+	main        bool
+	objects     bool // they all wait for one object
+	bit         tachyon.Status
+	longer      bool            // a session of ten seconds, not of two
+	late        bool            // they are born after two seconds of it
+	grows       bool            // half of them are
+	also        []tachyon.Frame // in which they wait in turns with rest; nil: nowhere
+	idle, rests bool
 }
 
 func homeCases() []homeCase {
@@ -161,12 +160,8 @@ func TestIdleHome(t *testing.T) {
 			idle, work, rest := idleOf(t, r.Labelled(), false)
 			got := sum(idle)
 			all := got + sum(work)
-			if c.idle && got < all*c.share/100-20*c.members || !c.idle && got != 0 {
-				t.Errorf("%d of %d ms are idle: %v, not %v", got, all, idle, work)
-			}
-			if rest > 0 != c.rests || c.rests && rest != all {
-				t.Errorf("in %d of %d ms goroutines rest", rest, all)
-			}
+			testenv.FailIf(t, c.idle && got < all*c.share/100-20*c.members || !c.idle && got != 0, "%d of %d ms are idle: %v, not %v", got, all, idle, work)
+			testenv.FailIf(t, rest > 0 != c.rests || c.rests && rest != all, "in %d of %d ms goroutines rest", rest, all)
 		})
 	}
 }
@@ -198,9 +193,7 @@ func TestIdleOfHelper(t *testing.T) {
 			r.Goroutine(tachyon.Goroutine{ID: 100 + g, CreatedBy: "example.org/lib.(*Server).Go", CreatedAt: "lib.go:12", First: analyzetest.Start, Last: analyzetest.Start + 10_000_000})
 		}
 		idle, _, _ := idleOf(t, r.Labelled(), false)
-		if got := sum(idle); c.want && got < 19_000 || !c.want && got != 0 {
-			t.Errorf("%s: %d ms are idle", c.name, got)
-		}
+		testenv.FailIf(t, c.want && sum(idle) < 19_000 || !c.want && sum(idle) != 0, "%s: %d ms are idle", c.name, sum(idle))
 	}
 }
 
@@ -388,8 +381,6 @@ func TestWrites(t *testing.T) {
 			r.Add(1, n*1000, tachyon.Moved, analyzetest.Wait("IO wait"), tachyon.Frame{File: "/usr/lib/go/src/internal/poll/fd_poll_runtime.go", Func: "internal/poll.(*pollDesc)." + wait, Line: 2}, analyzetest.Place("main.pass", 3))
 		}
 		f := testenv.Must(Read(r.Labelled().Source, nil))
-		if got := len(f.waits) > 0 && f.Is(firstWait); got != idle {
-			t.Errorf("%s: idle %v", wait, got)
-		}
+		testenv.Same(t, wait+" is idle", len(f.waits) > 0 && f.Is(firstWait), idle)
 	}
 }

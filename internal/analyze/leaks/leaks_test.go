@@ -130,13 +130,9 @@ func TestLeaks(t *testing.T) {
 		t.Errorf("every hundredth wait leaks: %+v", g)
 	}
 	pool := find(l.Groups, "main.worker")
-	if pool == nil || math.Abs(pool.PerMinute-50) > 5 || pool.RanAgain < 10 {
-		t.Errorf("the pool is %+v", pool)
-	}
+	testenv.FailIf(t, pool == nil || math.Abs(pool.PerMinute-50) > 5 || pool.RanAgain < 10, "the pool is %+v", pool)
 	for _, g := range l.Groups {
-		if g.Suspect && g.Function != "main.serve.func1" && g.Function != "main.reply" {
-			t.Errorf("%s is a suspect: %+v", g.Function, g)
-		}
+		testenv.FailIf(t, g.Suspect && g.Function != "main.serve.func1" && g.Function != "main.reply", "%s is a suspect: %+v", g.Function, g)
 	}
 	testenv.Same(t, "a group of workers that all began at the start", find(l.Groups, "main.idle") != nil, false)
 }
@@ -296,9 +292,7 @@ func TestLeaksOfSession(t *testing.T) {
 		s := analyzetest.OpenSession(t, "../testdata/sessions", name)
 		leaked := cmp.Or(s.Truth.Leaked, len(s.Truth.Requests))
 		for i, g := range testenv.Must(Find(s.Samples(t))).Groups {
-			if g.Suspect != (i == 0) || g.Suspect != (g.Function == function) {
-				t.Errorf("%s: group %d is %+v", name, i, g)
-			}
+			testenv.FailIf(t, g.Suspect != (i == 0) || g.Suspect != (g.Function == function), "%s: group %d is %+v", name, i, g)
 			if i == 0 && (g.RanAgain != 0 || g.Reason != "chan receive" || g.End > leaked || g.End < leaked-4) {
 				t.Errorf("%s: %d goroutines leak: %+v", name, leaked, g)
 			}

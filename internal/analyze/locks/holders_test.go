@@ -149,9 +149,7 @@ func checkHolder(t *testing.T, l *Locks, object int32, seen, inferred, unknown i
 		}
 		h, ms := x.Holder, time.Millisecond
 		testenv.Same(t, fmt.Sprintf("object %d: seen, inferred, unknown, in ms", object), [3]int{int(h.Seen / ms), int(h.Inferred / ms), int(h.Unknown / ms)}, [3]int{seen, inferred, unknown})
-		if state != "" && h.States[state] != h.Seen+h.Inferred {
-			t.Errorf("object %d: states %v, want %s", object, h.States, state)
-		}
+		testenv.FailIf(t, state != "" && h.States[state] != h.Seen+h.Inferred, "object %d: states %v, want %s", object, h.States, state)
 		return h
 	}
 	t.Fatalf("no object %d: %+v", object, l.Locks)
@@ -249,13 +247,9 @@ func TestHolderWindows(t *testing.T) {
 			}
 			last = max(last, c.to)
 		})
-		if err != nil || last != 600_000 || i == 1 && find.epoch < 8 {
-			t.Fatalf("%v; charges until %d, %d windows", err, last, find.epoch)
-		}
+		testenv.FailIf(t, err != nil || last != 600_000 || i == 1 && find.epoch < 8, "%v; charges until %d, %d windows", err, last, find.epoch)
 	}
-	if shares[0] < 590_000 || shares[1] < 9*shares[0]/10 {
-		t.Errorf("seen for %d µs with one window, %d µs with many", shares[0], shares[1])
-	}
+	testenv.FailIf(t, shares[0] < 590_000 || shares[1] < 9*shares[0]/10, "seen for %d µs with one window, %d µs with many", shares[0], shares[1])
 }
 
 // A goroutine holds one lock while it waits for another one of the type.

@@ -227,8 +227,8 @@ func TestSelectSends(t *testing.T) {
 		found := false
 		for _, x := range testenv.Must(Find(s, Options{Channels: true, Source: below.Read})).Group().Locks {
 			h := x.Holder
-			if h != nil && h.Seen+h.Inferred > x.Waited {
-				t.Errorf("%s, %s: %v of %v", program, x.Name, h.Seen+h.Inferred, x.Waited)
+			if h != nil {
+				testenv.Within(t, program+", "+x.Name, h.Seen+h.Inferred, 0, x.Waited)
 			}
 			if x.Name != want.name || x.Waited < time.Second {
 				continue
@@ -240,9 +240,7 @@ func TestSelectSends(t *testing.T) {
 					right += line.Time
 				}
 			}
-			if !x.Sites[0].Sends || right < x.Waited*95/100 {
-				t.Errorf("%s: %v of %v wait for %s: %+v", program, right, x.Waited, want.other, h.Lines)
-			}
+			testenv.FailIf(t, !x.Sites[0].Sends || right < x.Waited*95/100, "%s: %v of %v wait for %s: %+v", program, right, x.Waited, want.other, h.Lines)
 		}
 		testenv.Same(t, program+": somebody waits for "+want.name, found, true)
 		testenv.OK(t, f.Close())
@@ -251,13 +249,12 @@ func TestSelectSends(t *testing.T) {
 
 // A waitCase is goroutines 11 to 14, of one go statement, for 4 s. At each tick of 20 ms each waits anew.
 type waitCase struct {
-	kind   string
-	reason string
-	stops  tachyon.GoroutineStops // of each goroutine in each second
-	else_  int                    // at one of so many ticks they wait elsewhere; 0: never
-	runs   int                    // the same, running
-	long   bool                   // goroutine 14 has waits of half a second instead
-	unsaid bool                   // the file has no stops
+	kind, reason string
+	stops        tachyon.GoroutineStops // of each goroutine in each second
+	else_        int                    // at one of so many ticks they wait elsewhere; 0: never
+	runs         int                    // the same, running
+	long         bool                   // goroutine 14 has waits of half a second instead
+	unsaid       bool                   // the file has no stops
 }
 
 func (c waitCase) record(t *testing.T) *Lock {
@@ -340,8 +337,6 @@ func TestCountedWaits(t *testing.T) {
 			longest = "<" + x.Below.String()
 		}
 		testenv.Same(t, name, fmt.Sprint(x.Waits, x.AtLeast, longest), fmt.Sprint(c.waits, c.atLeast, c.longest))
-		if x.Sites[0].Waits != x.Waits || x.Waited <= 4*time.Second {
-			t.Errorf("%s: %+v", name, x)
-		}
+		testenv.FailIf(t, x.Sites[0].Waits != x.Waits || x.Waited <= 4*time.Second, "%s: %+v", name, x)
 	}
 }

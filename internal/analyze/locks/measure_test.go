@@ -128,8 +128,7 @@ func countedWaits(t *testing.T, goroutines int, do func()) (Lock, int64) {
 	all.Wait()
 	n := blocked() - before
 	testenv.OK(t, session.Stop())
-	r := testenv.Must(reader.Open(path))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	l := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Objects: true}, r), Options{}))
 	i := slices.IndexFunc(l.Locks, func(x Lock) bool {
 		return slices.ContainsFunc(x.Sites, func(s Site) bool {

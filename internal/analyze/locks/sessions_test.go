@@ -33,9 +33,7 @@ func TestHoldersOfSessions(t *testing.T) {
 			s := analyzetest.OpenSession(t, "../testdata/sessions", name)
 			got, most := compareHolders(t, s, Options{Channels: channels, Source: analyzetest.SourceOfSessions})
 			fmt.Fprintf(&text, "%s %+v", name, got)
-			if got.right < 19*got.wrong && name != "computes-shortly" || got.right < 5*got.wrong || got.unknown > got.all()/10 {
-				t.Errorf("holders %+v", got)
-			}
+			testenv.FailIf(t, got.right < 19*got.wrong && name != "computes-shortly" || got.right < 5*got.wrong || got.unknown > got.all()/10, "holders %+v", got)
 			testenv.Same(t, "role, too short", fmt.Sprint(most.Holder.Role, most.Holder.TooShort), fmt.Sprint(role, strings.HasPrefix(name, "computes")))
 			if channels { // are like locks only where the source says so
 				text.WriteByte('\n')
@@ -43,9 +41,7 @@ func TestHoldersOfSessions(t *testing.T) {
 			}
 			got, _ = compareHolders(t, s, Options{})
 			fmt.Fprintf(&text, ", without source %+v\n", got)
-			if got.right < 5*got.wrong {
-				t.Errorf("without source %+v", got)
-			}
+			testenv.FailIf(t, got.right < 5*got.wrong, "without source %+v", got)
 		})
 	}
 	testenv.Golden(t, "../testdata/sessions/holders.txt", text.String(), *analyzetest.Update)
@@ -161,26 +157,6 @@ func TestWaitsOfSession(t *testing.T) {
 	}
 	if !analyzetest.Near(n.Time, analyze.Micros(uint64(s.Truth.Waited)), 0.01, n.Time) || 10*known < 9*n.Time || 2*behind < n.Time || 10*held < 9*behind {
 		t.Errorf("waited %v, by its own clock %d µs; known %v, behind the lock %v, held by the other goroutine %v", n.Time, s.Truth.Waited, known, behind, held)
-	}
-}
-
-// BenchmarkLocks reads a session in which goroutines wait for locks and hold others meanwhile.
-func BenchmarkLocks(b *testing.B) {
-	s := analyzetest.OpenSession(b, "../testdata/sessions", "nested")
-	o := Options{Source: analyzetest.SourceOfSessions}
-	for name, find := range map[string]func(*analyze.Samples) error{
-		"locks": func(s *analyze.Samples) error { _, err := Find(s, o); return err },
-		"waits": func(s *analyze.Samples) error {
-			_, err := FindWaits(s, WaitOptions{Func: regexp.MustCompile(`^main\.`), Options: o})
-			return err
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				testenv.OK(b, find(analyzetest.SamplesOf(b, stream.Options{Objects: true}, s.File)))
-			}
-		})
 	}
 }
 
@@ -304,17 +280,13 @@ func TestCauses(t *testing.T) {
 		f := testenv.Must(reader.Open("../testdata/causes/" + kind + ".tach"))
 		sums := judgeCauses(t, f)
 		for _, key := range planted {
-			if sums[key] == nil || sums[key].right < 100_000 {
-				t.Errorf("%s: %s: %v", kind, key, sums[key])
-			}
+			testenv.FailIf(t, sums[key] == nil || sums[key].right < 100_000, "%s: %s: %v", kind, key, sums[key])
 		}
 		addCauses(all, sums)
 		testenv.OK(t, f.Close())
 	}
 	for role, sum := range all {
-		if sum.wrong*20 > sum.right+sum.wrong {
-			t.Errorf("%s: %v", role, sum)
-		}
+		testenv.FailIf(t, sum.wrong*20 > sum.right+sum.wrong, "%s: %v", role, sum)
 	}
 }
 
@@ -366,8 +338,7 @@ func TestInUse(t *testing.T) {
 		{"semaphore", "thumbnails..make", "t.slots (2 of 2 places taken)", "channel in main.(*thumbnails).make (2 of 2 places taken)"},
 	} {
 		name := func(read func(string) *source.File) string {
-			f := testenv.Must(reader.Open("../findings/testdata/causes/" + c.program + ".tach"))
-			defer f.Close()
+			f := testenv.Closes(t, testenv.Must(reader.Open("../findings/testdata/causes/"+c.program+".tach")))
 			w := newWaitChains(analyzetest.SamplesOf(t, stream.Options{Labels: true, Objects: true}, f), WaitOptions{Func: regexp.MustCompile(c.function), Options: Options{Source: read}})
 			waits := testenv.Must(w.find())
 			for _, n := range waits.Chains {

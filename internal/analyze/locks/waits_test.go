@@ -69,13 +69,10 @@ func TestWaitsForC(t *testing.T) {
 			return s
 		}
 		w := record().waits(WaitOptions{Goroutine: 2}, mutexes...)
-		if n := w.Chains[0].Next; !slices.ContainsFunc(n, func(n WaitNode) bool { return n.State == state }) {
-			t.Errorf("waits: %+v, want the state %s", n, state)
-		}
+		testenv.Same(t, "a wait for "+state, slices.ContainsFunc(w.Chains[0].Next, func(n WaitNode) bool { return n.State == state }), true)
 		locks := locksOf(record().Recording, Options{Source: readHolderText}, mutexes...)
-		if h := locks.Locks[0].Holder; h.States[state] != h.Seen+h.Inferred || h.States[state] == 0 {
-			t.Errorf("locks: %+v, want the state %s", h, state)
-		}
+		h := locks.Locks[0].Holder
+		testenv.FailIf(t, h.States[state] != h.Seen+h.Inferred || h.States[state] == 0, "locks: %+v, want the state %s", h, state)
 	}
 }
 
@@ -235,17 +232,6 @@ func TestLiteralOnALine(t *testing.T) {
 	}
 }
 
-// What a library waits for has a name, and nobody else that uses the channel is the cause.
-func TestWaitsOfLibraries(t *testing.T) {
-	s := stepper{Recording: analyzetest.Record(t)}
-	s.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, CreatedBy: "net/http.(*connReader).startBackgroundRead", FirstWeight: 1000})
-	conn := append(analyzetest.WaitFor("select", 0), analyzetest.Place("database/sql.(*DB).conn", 1300), analyzetest.Place("database/sql.(*DB).query", 1700), in("serve", 500))
-	s.ticks(10, did{1, 0, conn}, did{2, 0, append(analyzetest.WaitFor("IO wait", 0), analyzetest.Place("net/http.(*connReader).backgroundRead", 600))})
-	s.ticks(5, did{1, analyzetest.Running, []tachyon.Frame{in("serve", 501)}})
-	n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select serve")
-	testenv.Same(t, "wait", fmt.Sprintf("%s|%s|%d|%v", n.Name, n.Kind, len(n.Next), n.Unknown), "a free connection of sql.DB||0|0s")
-}
-
 // Who waits for a connection of a pool waits for those that have one: in the library, or in the program between the call that returns one
 // and that which gives it back. With two pools the text says which one it is; a program with one pool needs no text.
 func TestWaitsOfPool(t *testing.T) {
@@ -332,17 +318,11 @@ func TestWaitsOfMany(t *testing.T) {
 		s.ticks(1, all...)
 		all[i%120].status = 0
 	}
-	done := make(chan *Waits)
-	go func() { done <- s.waits(WaitOptions{Func: regexp.MustCompile("ask$")}) }()
-	select {
-	case w := <-done:
-		want := 60 * time.Duration(ticks) * time.Millisecond
-		if d := w.Time - want; d.Abs() > want/100 || len(w.Chains) == 0 || len(w.Chains[0].Next) == 0 || w.Chains[0].Next[0].Func != "main.answer" || w.Chains[0].Next[0].Others < 50 {
-			t.Errorf("%v: %+v", w.Time, w.Chains)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("it takes too long")
-	}
+	w := s.waits(WaitOptions{Func: regexp.MustCompile("ask$")})
+	want := 60 * time.Duration(ticks) * time.Millisecond
+	testenv.Within(t, "the time", w.Time, want-want/100, want+want/100)
+	n := w.Chains[0].Next[0]
+	testenv.FailIf(t, n.Func != "main.answer" || n.Others < 50, "%+v", n)
 }
 
 // A goroutine may have very many children, one after the other: those that live at a time are few.

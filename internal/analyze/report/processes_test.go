@@ -208,13 +208,12 @@ func TestApart(t *testing.T) {
 	noClient := maps.Clone(all)
 	delete(noClient, apartNames[Client])
 	for _, c := range []struct {
-		what   string
-		o      Options
-		peers  []string
-		states []string
-		want   map[string]time.Duration
-		total  time.Duration // of the report
-		shown  time.Duration // of its rows
+		what          string
+		o             Options
+		peers, states []string
+		want          map[string]time.Duration
+		total         time.Duration // of the report
+		shown         time.Duration // of its rows
 	}{
 		{"wall", Options{}, nil, nil, all, leaked + 6*5*time.Second, 12 * time.Second},
 		{"with it", Options{Apart: true}, nil, nil, nil, leaked + 6*5*time.Second, leaked + 6*4*time.Second},
@@ -255,9 +254,7 @@ func TestApartOfSurvey(t *testing.T) {
 	src := analyzetest.SamplesOf(t, Options{}.Stream(), recording.Finish(tachyon.Session{Source: "native", Markers: true, Duration: 6 * time.Second})).Source
 	survey := testenv.Must(NewSurvey(src, Options{Idle: true}, nil))
 	for kind, want := range []bool{Leaked: true, Client: true, Debug: true} {
-		if got := len(survey.Apart[kind]) > 0; got != want {
-			t.Errorf("%s: %v", apartNames[kind], survey.Apart[kind])
-		}
+		testenv.Same(t, apartNames[kind], len(survey.Apart[kind]) > 0, want)
 	}
 	tell := survey.Facts()
 	asks, itself := 0, 0

@@ -52,8 +52,7 @@ func TestMeasureNoisyNeighbour(t *testing.T) {
 		stop.Store(true)
 		all.Wait()
 		testenv.OK(t, session.Stop())
-		f := testenv.Must(reader.Open(path))
-		defer f.Close()
+		f := testenv.Closes(t, testenv.Must(reader.Open(path)))
 		o := Options{Group: ByRan}
 		so := o.Stream()
 		so.Select = &stream.Selection{Labels: []stream.Label{{Key: "tenant", Value: "small"}}, States: []string{profile.Runnable}}

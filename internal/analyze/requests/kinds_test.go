@@ -96,9 +96,8 @@ func TestRequestsAside(t *testing.T) {
 func TestRequestsBirths(t *testing.T) {
 	const each = 20 // goroutines, of which one has samples
 	for _, c := range []struct {
-		others bool // each call starts a goroutine, which has samples as rarely
-		low    int
-		high   int
+		others    bool // each call starts a goroutine, which has samples as rarely
+		low, high int
 	}{{false, 930, 1040}, {true, 30, 2070}} {
 		r := analyzetest.Record(t)
 		r.Every(1000, 0, analyzetest.OneSecond, 2, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.main", 3))
@@ -123,9 +122,7 @@ func TestRequestsBirths(t *testing.T) {
 		if !c.others && (out.P50 != 0 || out.P50Below != time.Millisecond || out.P99 < 2*time.Millisecond || out.P99 > 4*time.Millisecond) {
 			t.Errorf("%+v", out.Lengths)
 		}
-		if c.others && (out.P90 != 0 || out.P90Below < 2*time.Millisecond) {
-			t.Errorf("%+v", out.Lengths)
-		}
+		testenv.FailIf(t, c.others && (out.P90 != 0 || out.P90Below < 2*time.Millisecond), "%+v", out.Lengths)
 		testenv.Within(t, "a second", out.SlowPerSecond, 10, 30)
 		testenv.Within(t, "slow", out.SlowOver, 2*time.Millisecond, time.Second)
 	}
@@ -135,9 +132,8 @@ func TestRequestsBirths(t *testing.T) {
 // them.
 func TestRequestsStops(t *testing.T) {
 	for _, c := range []struct {
-		stops uint64
-		low   int
-		high  int
+		stops     uint64
+		low, high int
 	}{{2 * 1000, 880, 1060}, {2 * 300, 48, 560}, {0, 880, 1060}} {
 		r := analyzetest.Record(t)
 		r.Goroutine(tachyon.Goroutine{ID: 7, CreatedBy: connectionStart, Last: analyzetest.OneSecond})
@@ -362,9 +358,8 @@ func TestRequestsUnseen(t *testing.T) {
 		}
 		// All but the first times between samples come after a request of that connection. The first sample after
 		// a request is at another place than the one before: nothing is known of that time.
-		if more := out.Low - out.Seen; c.atLeast && (more < (unseen-1)*(n-1) || more > unseen*n) {
-			t.Errorf("%d requests have no sample, want %d", more, (unseen-1)*(n-1))
-		}
+		more := out.Low - out.Seen
+		testenv.FailIf(t, c.atLeast && (more < (unseen-1)*(n-1) || more > unseen*n), "%d requests have no sample, want %d", more, (unseen-1)*(n-1))
 		if want := 5 * time.Millisecond; !analyzetest.Near(max(out.P99, out.P99Below), want, 1, time.Millisecond) || (out.P99 == 0) != c.atLeast {
 			t.Errorf("p99 %v, below %v, want %v", out.P99, out.P99Below, want)
 		}

@@ -107,13 +107,39 @@ func quantile(sorted []uint64, q float64) uint64 {
 	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(q*float64(len(sorted))))-1))]
 }
 
+// checkPicked selects the slowest requests: then all they did is yielded, and nothing else. log has the lengths of all, the slowest last.
+func checkPicked(t *testing.T, name string, file stream.File, log []uint64, o Options) {
+	t.Helper()
+	r := testenv.Must(FindSlow(analyze.NewSamples("x", testenv.Must(stream.New([]stream.File{file}, stream.Options{Labels: true, Unselected: true}))), o))
+	src := testenv.Must(stream.New([]stream.File{file}, stream.Options{Select: &stream.Selection{Pick: r.Pick}}))
+	for range 2 { // each reading begins anew
+		time, own := map[uint64]uint64{}, uint64(0)
+		for x := range testenv.All(t, src.Samples()) {
+			time[x.Goroutine] += uint64(x.Wall.Microseconds())
+			if x.Goroutine < 18 {
+				own += uint64(x.Wall.Microseconds())
+			}
+			testenv.FailIf(t, x.Goroutine >= 1000 && x.Goroutine < 1300, "%s: a leaked goroutine is yielded", name)
+		}
+		want := uint64(0)
+		for _, length := range log[len(log)-r.Count:] {
+			want += length
+		}
+		testenv.Within(t, name+": µs of the slowest requests", own, want*95/100, want*105/100)
+		testenv.FailIf(t, r.Of < len(log)*9/10 || r.Count > len(log)/90, "%s: %d of %d requests", name, r.Count, r.Of)
+		testenv.Same(t, name+": children are yielded", len(time) > 8, o.Label != "")
+	}
+}
+
 func TestRequests(t *testing.T) {
 	testenv.Again(t)
 	s, log, short := serve(t)
+	_, file := s.Source.File()
 	slices.Sort(log)
 	for name, o := range map[string]Options{
 		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
 	} {
+		checkPicked(t, name, file, log, o)
 		r := testenv.Must(Find(s, o))
 		for _, p := range []struct {
 			q    float64
@@ -127,22 +153,19 @@ func TestRequests(t *testing.T) {
 		if r.Count < len(log)-short-10 || r.Count > len(log)+10 || r.TooShort == 0 || r.TooShort > short {
 			t.Errorf("%s: %d requests, %d of them short; want %d, %d", name, r.Count, r.TooShort, len(log), short)
 		}
-		if name == "default" && r.Unfinished < 300 || r.Unfinished > 310 {
-			t.Errorf("%s: %d requests are not finished", name, r.Unfinished)
-		}
+		testenv.FailIf(t, name == "default" && r.Unfinished < 300 || r.Unfinished > 310, "%s: %d requests are not finished", name, r.Unfinished)
 		testenv.Same(t, name+": the first difference", fmt.Sprint(r.Difference[0].Name, r.Difference[0].State, r.Difference[0].Time.Round(4*time.Millisecond)), "main.backoffsleep40ms")
-		if slow, median := r.Slow.States["sleep"], r.Median.States["sleep"]; slow < 38*time.Millisecond || median != 0 {
-			t.Errorf("%s: slow ones sleep %v, median ones %v", name, slow, median)
-		}
+		slow, median := r.Slow.States["sleep"], r.Median.States["sleep"]
+		testenv.FailIf(t, slow < 38*time.Millisecond || median != 0, "%s: slow ones sleep %v, median ones %v", name, slow, median)
 		n := 0
 		for _, b := range r.Histogram {
 			n += b.Count
 		}
 		testenv.Same(t, name+": in the histogram, slowest", fmt.Sprint(n, len(r.Slowest), r.Slowest[0].Time), fmt.Sprint(r.Count, 10, r.Max))
-		if x := r.Slowest[0]; x.Labels["request"] == "" || strings.Count(x.Timeline, ".") < 20 || !strings.HasPrefix(x.Timeline, "R") {
-			t.Errorf("%s: the slowest is %+v", name, x)
-		}
+		x := r.Slowest[0]
+		testenv.FailIf(t, x.Labels["request"] == "" || strings.Count(x.Timeline, ".") < 20 || !strings.HasPrefix(x.Timeline, "R"), "%s: the slowest is %+v", name, x)
 	}
+	testenv.Fails(t, "without requests", testenv.Err(FindSlow(s, Options{Func: regexp.MustCompile("nothing")})), "nothing")
 	none := testenv.Must(Find(s, Options{Func: regexp.MustCompile("nothing")}))
 	testenv.Same(t, "calls of nothing", [2]int{none.Count, len(none.Slowest)}, [2]int{})
 }

@@ -51,48 +51,8 @@ func TestSelectRequests(t *testing.T) {
 	half := find(stream.Selection{}, "5s", "15s", Options{})
 	testenv.Within(t, "requests in half of the time", half.Count, all.Count*9/20, all.Count*11/20)
 	for _, x := range half.Slowest {
-		if x.Start > 10*analyzetest.OneSecond {
-			t.Errorf("a request begins %d µs after the selected time begins", x.Start)
-		}
+		testenv.FailIf(t, x.Start > 10*analyzetest.OneSecond, "a request begins %d µs after the selected time begins", x.Start)
 	}
-}
-
-// The slowest requests can be selected: then all they did is yielded, and nothing else.
-func TestPickSlowest(t *testing.T) {
-	testenv.Again(t)
-	s, log, _ := serve(t)
-	_, file := s.Source.File()
-	slow := slices.Clone(log)
-	slices.Sort(slow)
-	for name, o := range map[string]Options{
-		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
-	} {
-		r := testenv.Must(FindSlow(analyze.NewSamples("x", testenv.Must(stream.New([]stream.File{file}, stream.Options{Labels: true, Unselected: true}))), o))
-		src := testenv.Must(stream.New([]stream.File{file}, stream.Options{Select: &stream.Selection{Pick: r.Pick}}))
-		for range 2 { // each reading begins anew
-			time, own := map[uint64]uint64{}, uint64(0)
-			for x := range testenv.All(t, src.Samples()) {
-				time[x.Goroutine] += uint64(x.Wall.Microseconds())
-				if x.Goroutine < 18 {
-					own += uint64(x.Wall.Microseconds())
-				}
-				if x.Goroutine >= 1000 && x.Goroutine < 1300 {
-					t.Fatalf("%s: a leaked goroutine is yielded", name)
-				}
-			}
-			want := uint64(0)
-			for _, length := range slow[len(slow)-r.Count:] {
-				want += length
-			}
-			if own < want*95/100 || own > want*105/100 || r.Of < len(log)*9/10 || r.Count > len(log)/90 {
-				t.Errorf("%s: %d of %d requests have %d µs, want %d", name, r.Count, r.Of, own, want)
-			}
-			if children := len(time) > 8; children != (o.Label != "") {
-				t.Errorf("%s: children are yielded: %v", name, children)
-			}
-		}
-	}
-	testenv.Fails(t, "without requests", testenv.Err(FindSlow(s, Options{Func: regexp.MustCompile("nothing")})), "nothing")
 }
 
 // Requests that wait five times at one line, and once at another for as long. That a wait ended is known from the mark Moved, or from
@@ -146,9 +106,8 @@ func TestRequestsOfSessions(t *testing.T) {
 					testenv.Within(t, p.q, p.got, want-max(2*time.Millisecond, want/20), want+max(2*time.Millisecond, want/20))
 				}
 			}
-			if n := len(s.Truth.Requests); 10*max(r.Count-n, n-r.Count) > n || n < r.Low-1 || r.High > 0 && n > r.High+1 {
-				t.Errorf("%+v requests, the log has %d", r.Number, n)
-			}
+			n := len(s.Truth.Requests)
+			testenv.FailIf(t, 10*max(r.Count-n, n-r.Count) > n || n < r.Low-1 || r.High > 0 && n > r.High+1, "%+v requests, the log has %d", r.Number, n)
 			// Requests follow at once. They are told apart, and so are calls of a function in them.
 			handler := Options{Func: regexp.MustCompile(`^main\.(serve|leakyServer)\.func2$`)}
 			if calls := testenv.Must(Find(s.Samples(t), handler)); calls.Lower != nil || 20*max(calls.Seen-r.Seen, r.Seen-calls.Seen) > r.Seen {
@@ -271,9 +230,7 @@ func TestCallsAtOnce(t *testing.T) {
 			if c.serial {
 				longest = out.P99Below
 			}
-			if out.Count != 2 || longest < 19*analyze.Micros(analyzetest.OneSecond) {
-				t.Errorf("%d calls, the longest takes %v", out.Count, longest)
-			}
+			testenv.FailIf(t, out.Count != 2 || longest < 19*analyze.Micros(analyzetest.OneSecond), "%d calls, the longest takes %v", out.Count, longest)
 			l := out.Lower
 			if l != nil != c.serial || l != nil && ((l.P50-analyze.Micros(50_000)).Abs() > analyze.Micros(1000) || (l.Max-5*analyze.Micros(analyzetest.OneSecond)).Abs() > analyze.Micros(2000)) {
 				t.Errorf("without calls that may be several: %+v", l)
