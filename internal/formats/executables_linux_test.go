@@ -196,9 +196,7 @@ func TestPGO(t *testing.T) {
 	// A file that go build reads is not written then.
 	refused := filepath.Join(t.TempDir(), "default.pgo")
 	testenv.Fails(t, "without the executable", convert(path, refused, "pprof", Options{CPU: true, PGO: true, Warn: warn}), "its build ID is another one")
-	if _, err := os.Stat(refused); !os.IsNotExist(err) {
-		t.Errorf("the file that go build would refuse is there: %v", err)
-	}
+	testenv.Is(t, "the file that go build would refuse", testenv.Err(os.Stat(refused)), os.ErrNotExist)
 	copied := filepath.Join(t.TempDir(), "copy")
 	testenv.OK(t, os.WriteFile(copied, testenv.Must(os.ReadFile(image.Path)), 0o600))
 	testenv.OK(t, convert(path, out, "pprof", Options{CPU: true, Warn: warn, Executable: copied}))

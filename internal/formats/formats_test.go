@@ -33,9 +33,7 @@ func TestTable(t *testing.T) {
 			}
 			owner[key] = f
 		}
-		if f.Doc == "" || strings.ContainsAny(f.Doc, "\n\t") || len(f.Doc) > 70 {
-			t.Errorf("%s: doc %q", f.Name, f.Doc)
-		}
+		testenv.FailIf(t, f.Doc == "" || strings.ContainsAny(f.Doc, "\n\t") || len(f.Doc) > 70, "%s: doc %q", f.Name, f.Doc)
 		testenv.Same(t, f.Name+" is of use", f.CanRead() || f.CanWrite(), true)
 		testenv.Same(t, "by name "+f.Name, testenv.Must(ByName(f.Name)), f)
 	}
@@ -87,9 +85,7 @@ func TestConvertAll(t *testing.T) {
 				testenv.Fails(t, name, err, "address")
 			case (to.Series || to.Runs) && !isSeries:
 				testenv.Fails(t, name, err, "has only sums")
-				if _, err := os.Stat(out); err == nil {
-					t.Errorf("%s to %s: left a file", name, to.Name)
-				}
+				testenv.Is(t, "the file", testenv.Err(os.Stat(out)), os.ErrNotExist)
 			case err != nil:
 				t.Errorf("%s to %s: %v", name, to.Name, err)
 			case !to.Directory:

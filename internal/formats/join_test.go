@@ -1,7 +1,10 @@
 package formats
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,8 +77,7 @@ func TestJoinTimes(t *testing.T) {
 		for _, f := range strings.Fields(tc.files) {
 			paths = append(paths, name(f))
 		}
-		in := testenv.Must(OpenAll(paths, Options{}))
-		defer in.Close()
+		in := testenv.Closes(t, testenv.Must(OpenAll(paths, Options{})))
 		p := testenv.Must(in.Profile())
 		seen, gap := map[uint64]time.Duration{}, time.Duration(0)
 		for _, r := range p.Records {
@@ -105,56 +107,9 @@ func TestCopyEnded(t *testing.T) {
 		partFile(t, path, tachyon.Session{PID: 1, SessionStart: time.UnixMicro(joinStart), Part: int(part) + 1}, start, 1000, samples)
 		paths = append(paths, path)
 	}
-	in := testenv.Must(OpenAll(paths, Options{}))
-	defer in.Close()
+	in := testenv.Closes(t, testenv.Must(OpenAll(paths, Options{})))
 	c := testenv.Must(testenv.Must(in.all()).Copy())
 	testenv.NoDiff(t, "", cmp.Diff([][]reader.Thread{{{ID: 10}}, {{ID: 11}, {ID: 20}}, {{ID: 7}, {ID: 12}, {ID: 21}}}, c.Ended))
-}
-
-// Many files can be written as one file that has the same goroutines. That needs no temporary files. TestSource compares the samples.
-func TestJoined(t *testing.T) {
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
-	dir := t.TempDir()
-	var paths []string
-	for part := range uint64(3) {
-		start := joinStart + part*100_000
-		var samples []tachyon.Sample
-		for at := start + 500; at < start+90_000; at += 7_000 {
-			samples = append(samples, tachyon.Sample{Thread: 1 + at%3, Time: at})
-		}
-		path := filepath.Join(dir, fmt.Sprint(part, ".tach"))
-		session := tachyon.Session{PID: int(part / 2), SessionStart: time.UnixMicro(joinStart), Part: int(part)*2 + 1}
-		labels := []tachyon.LabelSpan{{From: 3, Labels: map[string]string{"part": fmt.Sprint(part)}}}
-		partFile(t, path, session, start, 1000, samples,
-			tachyon.Goroutine{ID: 1, FirstWeight: 12_345, Labels: labels}, tachyon.Goroutine{ID: 2, Parent: 1, FirstWeight: 77})
-		paths = append(paths, path)
-	}
-	in := testenv.Must(OpenAll(paths, Options{}))
-	defer in.Close()
-	src := testenv.Must(in.all())
-	c := testenv.Must(src.Copy())
-	goroutines := map[uint64]*tachyon.Goroutine{}
-	for g := range testenv.All(t, c.EachGoroutine()) {
-		if one := goroutines[g.ID]; one != nil {
-			one.Add(g)
-		} else {
-			goroutines[g.ID] = g
-		}
-	}
-	out := written(t, dir, in)
-	defer out.Close()
-	h := out.Header()
-	testenv.Same(t, "threads and goroutines", [2]int{int(h.Threads), src.Goroutines()}, [2]int{6, 6})
-	m := testenv.Must(out.Metadata())
-	for i := range m.Goroutines {
-		g := &m.Goroutines[i]
-		testenv.NoDiff(t, fmt.Sprint("goroutine ", g.ID), cmp.Diff(goroutines[g.ID], g))
-	}
-	if len(m.Goroutines) != 5 || len(goroutines) != 5 { // of goroutine 3 only the process is known, and of the first process nothing
-		t.Errorf("%d goroutines, %d are written", len(goroutines), len(m.Goroutines))
-	}
-	testenv.Has(t, "verified", testenv.Must(in.Verify()), fmt.Sprintf("3 files, %d samples of 6 goroutines", h.Samples))
-	testenv.Within(t, "facts", len(testenv.Must(in.Info())), 10, 100)
 }
 
 // Goroutines of several processes have labels in the joined file that say of which process they are, whatever labels they
@@ -178,8 +133,7 @@ func TestJoinProcessLabels(t *testing.T) {
 	}
 	// byLabel returns the wall time in ms by the value of a label.
 	byLabel := func(key string, paths ...string) map[string]int64 {
-		in := testenv.Must(OpenAll(paths, Options{}))
-		defer in.Close()
+		in := testenv.Closes(t, testenv.Must(OpenAll(paths, Options{})))
 		src := testenv.Must(in.Source(stream.Options{Labels: true}))
 		sums := map[string]int64{}
 		for s := range testenv.All(t, src.Samples()) {
@@ -189,8 +143,7 @@ func TestJoinProcessLabels(t *testing.T) {
 		return sums
 	}
 	all := filepath.Join(dir, "all.tach")
-	in := testenv.Must(OpenAll(paths, Options{}))
-	defer in.Close()
+	in := testenv.Closes(t, testenv.Must(OpenAll(paths, Options{})))
 	testenv.OK(t, in.Convert(all, "tach", Options{}))
 	for _, key := range []string{"host", "pid", "process", "service", "version", "route"} {
 		want := byLabel(key, paths...)
@@ -223,9 +176,8 @@ func waitedFor(t *testing.T, s *reader.Reader) (list []string) {
 	m := testenv.Must(s.Metadata())
 	objects := map[int32]tachyon.Object{}
 	for _, o := range m.Objects {
-		if _, ok := objects[o.Number]; ok {
-			t.Errorf("two objects have the number %d", o.Number)
-		}
+		_, ok := objects[o.Number]
+		testenv.FailIf(t, ok, "two objects have the number %d", o.Number)
 		objects[o.Number] = o
 	}
 	frames := s.Frames()
@@ -256,12 +208,209 @@ func TestJoinObjects(t *testing.T) {
 	objectFile(t, name("1"), session(7, 1), joinStart, a, b)
 	objectFile(t, name("2"), session(7, 2), joinStart+100_000, a, b, set)
 	objectFile(t, name("other"), session(8, 1), joinStart+50_000, d, c)
-	in := testenv.Must(OpenAll([]string{name("1"), name("2"), name("other")}, Options{}))
-	defer in.Close()
+	in := testenv.Closes(t, testenv.Must(OpenAll([]string{name("1"), name("2"), name("other")}, Options{})))
 	s := written(t, dir, in)
 	defer s.Close()
 	want := []string{"main.a a", "main.a a", "main.b b", "main.b b", "main.c c", "main.d d", "main.set set+a+b"}
 	testenv.NoDiff(t, "", cmp.Diff(want, waitedFor(t, s)))
 	m := testenv.Must(s.Metadata())
 	testenv.Same(t, "objects", len(m.Objects), 5)
+}
+
+// Times of the files that plantExcerpt writes.
+const (
+	excerptBegin  = 1_700_000_000_000_000
+	excerptFrom   = excerptBegin + 1_300_000
+	excerptSecond = excerptBegin + 2_000_000 // where the second file begins
+	excerptEnd    = excerptBegin + 3_000_000
+)
+
+// A piece is the time of a sample.
+type piece struct {
+	goroutine  uint64
+	function   string
+	begin, end uint64
+}
+
+// excerptLabels are the labels that goroutines have with a number.
+func excerptLabels(i int) map[string]string { return map[string]string{"n": fmt.Sprint(i)} }
+
+// plantExcerpt writes two files, the second of which is being written until the test ends. Of 20 goroutines some are sampled rarely, and
+// some begin in the excerpt. All have a sample of the first file in it.
+func plantExcerpt(t *testing.T, paths []string) (pieces []piece) {
+	random, last := rand.New(rand.NewPCG(1, 2)), map[uint64]uint64{}
+	for i, start := range []uint64{excerptBegin, excerptSecond} {
+		w := testenv.Closes(t, testenv.Must(writer.Create(paths[i], writer.Options{Start: start, Interval: 1000})))
+		stop := []uint64{excerptSecond, excerptEnd}[i]
+		for now := start + 1000; now <= stop; now += 1000 {
+			for g := range uint64(20) {
+				if g > 15 && now < excerptFrom+100_000 || now != excerptFrom+100_000 && random.IntN(1+int(g)*5) != 0 {
+					continue
+				}
+				f := fmt.Sprintf("main.f%d", random.IntN(5))
+				testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: g + 1, Time: now}, []tachyon.Frame{{Func: f}, {Func: "main.main"}}))
+				if last[g] == 0 && g > 15 {
+					last[g] = now - 5000
+				} else if last[g] == 0 {
+					last[g] = now - 1000
+				}
+				pieces = append(pieces, piece{g + 1, f, last[g], now})
+				last[g] = now
+			}
+		}
+		r := tachyon.Records{Objects: []tachyon.Object{{Number: 3, Kind: "channel", Capacity: int64(i)}}}
+		for g := range uint64(20) {
+			part := tachyon.Goroutine{ID: g + 1, Parent: 1, CreatedBy: "main.main", Labels: []tachyon.LabelSpan{{From: 0, Labels: excerptLabels(0)}}}
+			if i == 0 {
+				part.Labels = append(part.Labels, tachyon.LabelSpan{From: 1_000_000, Labels: excerptLabels(1)}, tachyon.LabelSpan{From: 1_500_000, Labels: excerptLabels(0)})
+			}
+			if g > 15 && i == 0 {
+				part.FirstWeight = 5000
+			}
+			if g == 7 && i == 1 {
+				part.Labels = nil
+			}
+			r.Goroutines = append(r.Goroutines, part)
+		}
+		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: 99, CreatedBy: "main.gone"}) // not in the excerpt
+		testenv.OK(t, errors.Join(w.WriteRecords(&r), w.Provisional(tachyon.KindSession, &tachyon.Session{PID: 7, Error: "the session was not stopped"})))
+		if i == 0 {
+			testenv.OK(t, errors.Join(w.AddMetadata(tachyon.KindSession, &tachyon.Session{PID: 7}), w.Close()))
+		}
+	}
+	return pieces
+}
+
+// checkExcerpt compares a file with what the pieces have after excerptFrom and until to: the time of each goroutine and stack, also of
+// those that are sampled only before and after it, creators, labels and objects.
+func checkExcerpt(t *testing.T, path string, pieces []piece, to uint64) {
+	const from = excerptFrom
+	want, goroutines := map[string]uint64{}, map[uint64]bool{}
+	for _, p := range pieces {
+		if begin, end := max(p.begin, from), min(p.end, to); begin < end {
+			want[fmt.Sprint(p.goroutine, p.function)] += end - begin
+			goroutines[p.goroutine] = true
+		}
+	}
+	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
+	got := map[string]uint64{}
+	for s := range plain(t, r) {
+		got[fmt.Sprint(s.Thread, r.Frames()[s.Stack[0]].Func)] += s.Weight
+		testenv.FailIf(t, s.Time <= from || s.Time > to || s.Time-s.Weight < from, "a sample at %d µs with a weight of %d µs", s.Time-from, s.Weight)
+	}
+	for k, v := range want {
+		// Less than one and a half intervals count as one.
+		testenv.Within(t, "µs of goroutine and function "+k, got[k], v-500, v+500)
+	}
+	m := testenv.Must(r.Metadata())
+	s := m.Session
+	testenv.Same(t, "sums and goroutines", fmt.Sprint(len(got), len(m.Goroutines)), fmt.Sprint(len(want), len(goroutines)))
+	testenv.Same(t, "the session", fmt.Sprint(s.PID, s.Error, s.Samples, s.Duration, s.Start.UnixMicro()), fmt.Sprint(7, "", r.Header().Samples, reader.Micros(to-from), from))
+	testenv.NoDiff(t, "objects", cmp.Diff([]tachyon.Object{{Number: 3, Kind: "channel", Capacity: int64(to / excerptEnd)}}, m.Objects))
+	for _, g := range m.Goroutines {
+		labels := []tachyon.LabelSpan{{Labels: excerptLabels(1)}, {From: excerptBegin + 1_500_000 - from, Labels: excerptLabels(0)}}
+		if g.ID == 8 {
+			labels = append(labels, tachyon.LabelSpan{From: excerptSecond - from, Labels: map[string]string{}})
+		}
+		labels = slices.DeleteFunc(labels, func(l tachyon.LabelSpan) bool { return from+l.From > to })
+		testenv.NoDiff(t, fmt.Sprint("labels of ", g.ID), cmp.Diff(labels, g.Labels))
+		testenv.Same(t, fmt.Sprint("goroutine ", g.ID), fmt.Sprint(g.CreatedBy, g.Parent, g.Last <= to-from), "main.main1 true")
+	}
+}
+
+// TestExcerpt makes an excerpt of two files, and windows of the first one.
+func TestExcerpt(t *testing.T) {
+	dir := t.TempDir()
+	paths, out := []string{filepath.Join(dir, "x.1.tach"), filepath.Join(dir, "x.2.tach")}, filepath.Join(dir, "out.tach")
+	pieces, from := plantExcerpt(t, paths), time.UnixMicro(excerptFrom)
+	testenv.OK(t, Excerpt(t.Context(), out, paths, from))
+	checkExcerpt(t, out, pieces, excerptEnd)
+	for _, us := range []uint64{20_000, 97_000, 250_000} {
+		testenv.OK(t, Window(t.Context(), out, paths[0], from, from.Add(reader.Micros(us))))
+		checkExcerpt(t, out, pieces, excerptFrom+us)
+	}
+	// Nothing is known of the time before the first file, and files of other sessions do not help.
+	err := Excerpt(t.Context(), out, paths, time.UnixMicro(excerptBegin-1))
+	testenv.Is(t, "before the session", err, ErrNoPast)
+	testenv.Fails(t, "before the session", err, "begin")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	cancel(gone)
+	testenv.Is(t, "canceled", Excerpt(ctx, out, paths, from), gone)
+}
+
+const stopsBegin = 1_700_000_000_000_000
+
+// stopsFile writes a file of a process with a sample, and stops of goroutines 5 and 6 at each of the times.
+func stopsFile(t *testing.T, path string, pid, part int, start uint64, until ...uint64) {
+	t.Helper()
+	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: 1000}))
+	testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: 5, Time: start + 1000}, []tachyon.Frame{{File: "a.go", Func: "main.f", Line: 7}}))
+	for _, at := range until {
+		testenv.OK(t, w.WriteRecords(&tachyon.Records{Stops: &tachyon.Stops{Until: at, List: []tachyon.GoroutineStops{{ID: 5, N: at / 1000}, {ID: 6, N: uint64(pid), AtLeast: true}}}}))
+	}
+	testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Host: "h", PID: pid, Part: part, Stops: true, Duration: time.Second,
+		Start: time.UnixMicro(int64(start)), SessionStart: time.UnixMicro(stopsBegin)}))
+	testenv.OK(t, w.Close())
+}
+
+// stopsIn returns the stops of a stream of files as text. Times are in ms since the first file's start.
+func stopsIn(t *testing.T, paths ...string) string {
+	t.Helper()
+	var files []stream.File
+	for _, path := range paths {
+		r := testenv.Closes(t, testenv.Must(reader.Open(path)))
+		files = append(files, stream.File{Name: path, Stream: r})
+	}
+	src := testenv.Must(stream.New(files, stream.Options{}))
+	var b strings.Builder
+	for s := range testenv.All(t, src.Stops()) {
+		begin := src.Header().Start
+		fmt.Fprintf(&b, "%d-%d:", int64(s.From-begin)/1000, int64(s.Until-begin)/1000)
+		for _, g := range s.List {
+			fmt.Fprintf(&b, " %d %d", g.Goroutine, g.N)
+			if g.AtLeast {
+				b.WriteByte('+')
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// TestStops reads stops of several files, of their joined copy, of other formats' copies and of excerpts.
+func TestStops(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	stopsFile(t, path("1.tach"), 4, 1, stopsBegin, 1_000_000, 2_000_000)
+	stopsFile(t, path("2.tach"), 4, 2, stopsBegin+3_000_000, 500_000)
+	stopsFile(t, path("other.tach"), 9, 1, stopsBegin+100_000, 700_000)
+	files := []string{path("1.tach"), path("2.tach")}
+	const want = "0-1000: 5 1000 6 4+\n1000-2000: 5 2000 6 4+\n3000-3500: 5 500 6 4+\n"
+	testenv.Same(t, "of two files", stopsIn(t, files...), want)
+	testenv.Same(t, "of two processes", stopsIn(t, append(files, path("other.tach"))...), "0-1000: 5 1000 6 4+\n1000-2000: 5 2000 6 4+\n100-800: 1000000000005 700 1000000000006 9+\n3000-3500: 5 500 6 4+\n")
+	convert := func(out string, from ...string) string {
+		t.Helper()
+		in := testenv.Closes(t, testenv.Must(OpenAll(from, Options{})))
+		testenv.OK(t, in.Convert(path(out), "", Options{}))
+		return path(out)
+	}
+	const joined = "0-1000: 5 1000 6 4+\n1000-2000: 5 2000 6 4+\n2000-3000:\n3000-3500: 5 500 6 4+\n"
+	testenv.Same(t, "of the joined file", stopsIn(t, convert("joined.tach", files...)), joined)
+	testenv.Same(t, "of the joined file, as lines and back", stopsIn(t, convert("again.tach", convert("x.jsonl", files...))), joined)
+	testenv.Same(t, "of the joined file of two processes", stopsIn(t, convert("processes.tach", files[0], path("other.tach"))), "")
+	at := func(ms int64) time.Time { return time.UnixMicro(stopsBegin + ms*1000) }
+	for _, c := range []struct {
+		from, to int64
+		want     string
+	}{
+		{0, 2500, "0-1000: 5 1000 6 4+\n1000-2000: 5 2000 6 4+\n"},
+		{500, 2000, "0-500:\n500-1500: 5 2000 6 4+\n"},
+		{1000, 1999, ""},
+	} {
+		testenv.OK(t, Window(t.Context(), path("window.tach"), files[0], at(c.from), at(c.to)))
+		testenv.Same(t, fmt.Sprint("from and to ", c.from, c.to), stopsIn(t, path("window.tach")), c.want)
+	}
+	testenv.OK(t, Excerpt(t.Context(), path("excerpt.tach"), files, at(1500)))
+	testenv.Same(t, "of an excerpt", stopsIn(t, path("excerpt.tach")), "0-1500:\n1500-2000: 5 500 6 4+\n")
 }

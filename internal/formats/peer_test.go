@@ -95,9 +95,7 @@ func TestPeerSpeedscope(t *testing.T) {
 		got := map[string]viewerTime{}
 		names := map[string]bool{}
 		for _, p := range profiles {
-			if p.Unit != "nanoseconds" || p.Total != p.Weight {
-				t.Errorf("%s: %s has %v %s, of %v in all", name, p.Name, p.Total, p.Unit, p.Weight)
-			}
+			testenv.FailIf(t, p.Unit != "nanoseconds" || p.Total != p.Weight, "%s: %s has %v %s, of %v in all", name, p.Name, p.Total, p.Unit, p.Weight)
 			names[p.Name] = true
 			for _, f := range p.Frames {
 				v := got[f.Name]
@@ -105,9 +103,7 @@ func TestPeerSpeedscope(t *testing.T) {
 			}
 		}
 		testenv.NoDiff(t, fmt.Sprintf("%s: ms by function", name), cmp.Diff(want, got, near))
-		if name == "whole" && !names["goroutine 1 main.work"] {
-			t.Errorf("profiles %v", names)
-		}
+		testenv.FailIf(t, name == "whole" && !names["goroutine 1 main.work"], "profiles %v", names)
 	}
 }
 
@@ -241,9 +237,8 @@ func (f *profilerCLI) check(t *testing.T, thread string) {
 	f.ask(t, &markers, "thread", "markers", "--list", "--thread", thread)
 	var counters struct {
 		Counters []struct {
-			Name  string
-			Label string
-			Graph []float64
+			Name, Label string
+			Graph       []float64
 		}
 	}
 	f.ask(t, &counters, "counter", "list")
@@ -252,9 +247,7 @@ func (f *profilerCLI) check(t *testing.T, thread string) {
 		{"sync.Mutex.Lock", 10, "Lock"}, {"sync.Mutex.Lock", 10, "Lock"}, // for two objects
 	}
 	testenv.NoDiff(t, "markers", cmp.Diff(want, markers.FlatMarkers, near))
-	if n := len(counters.Counters); n != 2 {
-		t.Fatalf("%d counters", n)
-	}
+	testenv.Same(t, "counters", len(counters.Counters), 2)
 	for i, most := range []float64{2, 1} { // goroutines at once, and runnable ones
 		testenv.Within(t, counters.Counters[i].Label, slices.Max(counters.Counters[i].Graph), most-.05, most+.05)
 	}

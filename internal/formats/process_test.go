@@ -99,9 +99,7 @@ func selfTimes(t *testing.T, in *Input, by profile.By) map[string]selfTime {
 		if row.Self == 0 {
 			continue
 		}
-		if _, ok := out[row.Name]; ok {
-			t.Errorf("%s has several rows by %s", row.Name, by)
-		}
+		testenv.Same(t, fmt.Sprintf("%s by %s: a row before", row.Name, by), out[row.Name], selfTime{})
 		out[row.Name] = selfTime{row.Self.Round(time.Millisecond).Milliseconds(), row.SelfCPU.Round(time.Millisecond).Milliseconds()}
 	}
 	return out
@@ -140,9 +138,7 @@ func TestWholeSession(t *testing.T) {
 	p := testenv.Must(in.Profile())
 	testenv.Same(t, "goroutines", p.Goroutines, 3)
 	for _, f := range p.Frames {
-		if f.File == "" && f.Line != 0 {
-			t.Errorf("frame %v has the number of an object", f)
-		}
+		testenv.FailIf(t, f.File == "" && f.Line != 0, "frame %v has the number of an object", f)
 	}
 	for _, f := range All() {
 		if !f.CanWrite() || !f.CanRead() || f == dcpiDatabase {
@@ -180,33 +176,6 @@ func TestWholeSession(t *testing.T) {
 	}
 }
 
-// The parts of a session are one profile: time not seen adds up, and so does the time of
-// each kind. Numbers of objects of different parts do not meet.
-func TestWholeSessionJoined(t *testing.T) {
-	dir := t.TempDir()
-	var paths []string
-	for part := 1; part <= 3; part++ {
-		paths = append(paths, filepath.Join(dir, fmt.Sprint(part, ".tach")))
-		wholeFile(t, paths[part-1], part, nil)
-	}
-	in := testenv.Must(OpenAll(paths, Options{}))
-	defer in.Close()
-	sameSums(t, in)
-	want := map[string]selfTime{}
-	for name, times := range wholeRows {
-		want[name] = selfTime{3 * times.wall, 3 * times.cpu}
-	}
-	// Between the parts' samples goroutine 1 was in main.work, and goroutine 2 not recorded.
-	got := selfTimes(t, in, profile.ByFunction)
-	for _, name := range []string{"main.work", "[runnable, not started]", "[not recorded]"} {
-		delete(want, name)
-		delete(got, name)
-	}
-	testenv.NoDiff(t, "", cmp.Diff(want, got))
-	p := testenv.Must(in.Profile())
-	testenv.Same(t, "goroutines", p.Goroutines, 3)
-}
-
 // Sessions in which waits of the runtime's goroutines count, and others, are joined: each
 // keeps its times.
 func TestJoinSystem(t *testing.T) {
@@ -228,8 +197,7 @@ func TestJoinSystem(t *testing.T) {
 	}
 	waits := func(paths ...string) (ms int64) {
 		t.Helper()
-		in := testenv.Must(OpenAll(paths, Options{}))
-		defer in.Close()
+		in := testenv.Closes(t, testenv.Must(OpenAll(paths, Options{})))
 		return selfTimes(t, in, profile.ByFunction)["[GC worker (idle)]"].wall
 	}
 	for _, c := range []struct {
@@ -241,24 +209,6 @@ func TestJoinSystem(t *testing.T) {
 	} {
 		testenv.Same(t, c.files, waits(c.files...), c.want)
 	}
-}
-
-// In a Tachyon file of another program an interpreter is one of its own.
-func TestInterpretersOfOthers(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.bin")
-	w := testenv.Must(writer.Create(path, writer.Options{Layout: tachyon.CPython315, Start: joinStart, Interval: 1000, NoJournal: true}))
-	for i := range uint64(10) {
-		for interpreter := range uint32(3) {
-			s := tachyon.Sample{Thread: 7, Interpreter: interpreter, Time: joinStart + 1000*(i+1)}
-			testenv.OK(t, w.WriteFrames(&s, []tachyon.Frame{{File: "x.py", Func: "wait", Line: 3}}))
-		}
-	}
-	testenv.OK(t, w.Close())
-	in := openInput(t, path, Options{})
-	sameSums(t, in)
-	p := testenv.Must(in.Profile())
-	wall, _ := p.Total()
-	testenv.Same(t, "time and threads", fmt.Sprint(wall, p.Goroutines), "30ms 3")
 }
 
 // info of a file with damaged samples shows what else is known, and warns.

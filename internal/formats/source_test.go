@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/formats/spx"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
@@ -21,11 +20,10 @@ import (
 
 // A sourceKey says what the samples of a sum have in common.
 type sourceKey struct {
-	goroutine   uint64
-	interpreter uint32
-	status      tachyon.Status
-	stack       string
-	labels      string
+	goroutine     uint64
+	interpreter   uint32
+	status        tachyon.Status
+	stack, labels string
 }
 
 type sourceSum struct {
@@ -100,6 +98,7 @@ func sourceSums(t rapid.TB, src *stream.Source) (map[sourceKey]sourceSum, int) {
 // goroutines.
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
+	t.Setenv("TMPDIR", filepath.Join(dir, "missing")) // nothing is written there
 	rapid.Check(t, func(t *rapid.T) {
 		var paths []string
 		var wrote []uint64 // times
@@ -161,8 +160,7 @@ func TestSource(t *testing.T) {
 		if len(paths) == 0 {
 			return
 		}
-		in := testenv.Must(OpenAll(rapid.Permutation(paths).Draw(t, "order"), Options{}))
-		defer in.Close()
+		in := testenv.Closes(t, testenv.Must(OpenAll(rapid.Permutation(paths).Draw(t, "order"), Options{})))
 		s := written(t, dir, in)
 		defer s.Close()
 		var got []uint64
@@ -180,19 +178,28 @@ func TestSource(t *testing.T) {
 		testenv.NoDiff(t, "samples", cmp.Diff(wrote, got, cmp.EquateEmpty()))
 		testenv.Same(t, "samples of the session", testenv.Must(s.Metadata()).Session.Samples, int64(len(wrote)))
 		src := testenv.Must(in.Source(stream.Options{Labels: true}))
+		told := map[uint64]*tachyon.Goroutine{}
+		for g := range testenv.All(t, testenv.Must(testenv.Must(in.all()).Copy()).EachGoroutine()) {
+			if told[g.ID] == nil {
+				told[g.ID] = g
+			} else {
+				told[g.ID].Add(g)
+			}
+		}
+		for _, g := range testenv.Must(s.Metadata()).Goroutines {
+			testenv.NoDiff(t, fmt.Sprint("goroutine ", g.ID), cmp.Diff(told[g.ID], &g))
+			delete(told, g.ID)
+		}
+		testenv.Same(t, "goroutines that are not written", len(told), 0)
 		want, goroutines := plainSums(t, s)
+		testenv.Within(t, "facts", len(testenv.Must(in.Info())), 10, 100)
+		testenv.Has(t, "verified", testenv.Must(in.Verify()), fmt.Sprintf("%d samples of ", s.Header().Samples))
 		for range 2 { // it can be read again
 			got, count := sourceSums(t, src)
 			testenv.NoDiff(t, "sums", cmp.Diff(want, got))
 			testenv.Same(t, "goroutines", count, goroutines)
 		}
 	})
-}
-
-// threadID is what has weights of its own.
-type threadID struct {
-	id          uint64
-	interpreter uint32
 }
 
 // A plainSample is a sample with its weight in µs.
@@ -212,9 +219,9 @@ func plain(t rapid.TB, r *reader.Reader) iter.Seq[plainSample] {
 		first[g.ID] = g.FirstWeight
 	}
 	return func(yield func(plainSample) bool) {
-		last, yielded := map[threadID]uint64{}, map[threadID]bool{}
+		last, yielded := map[reader.Thread]uint64{}, map[reader.Thread]bool{}
 		for s := range testenv.All(t, r.Samples()) {
-			k := threadID{s.Thread, s.Interpreter}
+			k := reader.Thread{ID: s.Thread, Interpreter: s.Interpreter}
 			before, again := last[k]
 			last[k] = s.Time
 			weight := uint64(max(0, int64(s.Time-before)))
@@ -244,12 +251,12 @@ func written(t rapid.TB, dir string, in *Input) *reader.Reader {
 }
 
 // weights sums up the weights of a file, and the time that has no sample.
-func weights(t *testing.T, r *reader.Reader) (sum uint64, threads map[threadID]uint64) {
+func weights(t *testing.T, r *reader.Reader) (sum uint64, threads map[reader.Thread]uint64) {
 	t.Helper()
-	threads = map[threadID]uint64{}
+	threads = map[reader.Thread]uint64{}
 	for s := range plain(t, r) {
 		sum += s.Weight
-		threads[threadID{s.Thread, s.Interpreter}] += s.Weight
+		threads[reader.Thread{ID: s.Thread, Interpreter: s.Interpreter}] += s.Weight
 	}
 	m := testenv.Must(r.Metadata())
 	if m.Session != nil {
@@ -267,32 +274,17 @@ func sameSums(t *testing.T, in *Input) {
 	want := reader.Micros(sum)
 	wall, _ := testenv.Must(in.Profile()).Total()
 	testenv.Same(t, "the time of the profile, and of the weights", wall, want)
-	tl := testenv.Must(spx.NewTimeline(testenv.Must(in.Source(stream.Options{}))))
-	testenv.Same(t, "the time of the timeline, and of the weights", tl.Wall, want)
-	for _, g := range tl.Goroutines {
-		var wall time.Duration
-		for _, r := range g.Runs {
-			wall += r.Wall
-		}
-		if g.Interpreter == tachyon.Process && g.ID == 0 { // time that has no sample
-			continue
-		}
-		if want := reader.Micros(threads[threadID{g.ID, g.Interpreter}]); wall != want || g.Start < 0 {
-			t.Errorf("goroutine %d has %v from %v on, its weights are %v", g.ID, wall, g.Start, want)
-		}
-	}
 	if m, err := all.Metadata(); err != nil || m.Session == nil {
 		return // only what gotach recorded is made into even samples
 	}
 	path := filepath.Join(t.TempDir(), "even.bin")
 	testenv.OK(t, in.Convert(path, "", Options{}))
-	r := testenv.Must(reader.Open(path))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	_, evened := weights(t, r)
 	interval := r.Header().Interval
-	count := map[threadID]uint64{}
+	count := map[reader.Thread]uint64{}
 	for s := range testenv.All(t, r.Samples()) {
-		count[threadID{s.Thread, s.Interpreter}]++
+		count[reader.Thread{ID: s.Thread, Interpreter: s.Interpreter}]++
 	}
 	for id, weight := range threads {
 		testenv.Same(t, fmt.Sprint("weights of even samples of thread ", id), evened[id], count[id]*interval)

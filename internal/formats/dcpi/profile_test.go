@@ -136,9 +136,7 @@ func TestWriteRefuses(t *testing.T) {
 		var b bytes.Buffer
 		err := tt.p.Write(&b)
 		testenv.Fails(t, tt.name, err, tt.want)
-		if b.Len() > 0 {
-			t.Errorf("%s: %d bytes were written before the error", tt.name, b.Len())
-		}
+		testenv.FailIf(t, b.Len() > 0, "%s: %d bytes were written before the error", tt.name, b.Len())
 	}
 }
 
@@ -177,9 +175,7 @@ func TestHeaderRules(t *testing.T) {
 		if testenv.Fails(t, tt.name, err, tt.want); err != nil {
 			continue
 		}
-		if got := slices.Collect(p.Counts()); tt.lax && !slices.Equal(got, []addrCount{{16, 1}}) {
-			t.Errorf("%s: counts are %v; offsets are addresses", tt.name, got)
-		}
+		testenv.FailIf(t, tt.lax && !slices.Equal(slices.Collect(p.Counts()), []addrCount{{16, 1}}), "%s: offsets are addresses", tt.name)
 		testenv.Same(t, tt.name, string(write(t, p)), in)
 	}
 }
@@ -223,17 +219,14 @@ func TestMergeOfPeriods(t *testing.T) {
 func TestLongHeaderIsRefusedEarly(t *testing.T) {
 	r := strings.NewReader("word " + strings.Repeat("x", 8<<20))
 	testenv.Fails(t, "", testenv.Err(Read(struct{ io.Reader }{r}, "x", Options{})), "within the first")
-	if r.Len() < 6<<20 {
-		t.Errorf("%d bytes are left", r.Len())
-	}
+	testenv.FailIf(t, r.Len() < 6<<20, "%d bytes are left", r.Len())
 }
 
 // Frames have the time of their samples.
 func TestFrameCounts(t *testing.T) {
 	files := testenv.Files(t, "../../../testdata/tachyon/document-v2/*.bin", 5)
 	for _, name := range files {
-		r := testenv.Must(reader.Open(name))
-		defer r.Close()
+		r := testenv.Closes(t, testenv.Must(reader.Open(name)))
 		var want count
 		var lost int64
 		src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Markers: true}))

@@ -86,9 +86,7 @@ func TestFromSession(t *testing.T) {
 			"version": "pdb-0.07", "epoch": "2611210234", "event": wants[i].event, "period": "1000000",
 			"platform": meta.Session.Host, "path": m.Path, "x-buildid": m.BuildID,
 		}
-		if !strings.HasPrefix(got["image"], m.ModTime.UTC().Format("20060102150405")) || len(got["image"]) != 20 {
-			t.Errorf("image is %s", got["image"])
-		}
+		testenv.FailIf(t, !strings.HasPrefix(got["image"], m.ModTime.UTC().Format("20060102150405")) || len(got["image"]) != 20, "image is %s", got["image"])
 		maps.DeleteFunc(got, func(word, _ string) bool { return want[word] == "" })
 		testenv.NoDiff(t, "lines", cmp.Diff(want, got))
 		_, n := p.Total()
@@ -209,9 +207,7 @@ func TestInlinedProcedures(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	m := testenv.Must(OpenImage(exe))
-	if m.BuildID == "" || m.TextSize == 0 {
-		t.Errorf("image is %+v", m)
-	}
+	testenv.FailIf(t, m.BuildID == "" || m.TextSize == 0, "image is %+v", m)
 	out := testenv.Must(exec.Command(exe).CombinedOutput())
 	lines, inlined := 0, 0
 	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); lines++ {
@@ -224,9 +220,7 @@ func TestInlinedProcedures(t *testing.T) {
 		got, _ := m.Frame(addr)
 		testenv.Same(t, fmt.Sprintf("%#x", addr), got, want)
 	}
-	if lines != 5 || inlined < 3 {
-		t.Errorf("%d lines, %d calls were inlined: %s", lines, inlined, out)
-	}
+	testenv.FailIf(t, lines != 5 || inlined < 3, "%d lines, %d calls were inlined: %s", lines, inlined, out)
 }
 
 // From any place in the code to its line, and from there back to an address of

@@ -46,9 +46,7 @@ func file(t *testing.T, o runs.Options, lines ...string) (text []byte, d decoded
 	left = testenv.Must(write(&out, src, o))
 	testenv.OK(t, json.Unmarshal(out.Bytes(), &d))
 	for _, th := range d.Threads {
-		if !slices.IsSorted(th.Samples.Time) {
-			t.Errorf("%s: samples are not in order: %v", th.Name, th.Samples.Time)
-		}
+		testenv.FailIf(t, !slices.IsSorted(th.Samples.Time), "%s: samples are not in order: %v", th.Name, th.Samples.Time)
 	}
 	return out.Bytes(), d, left
 }

@@ -50,13 +50,9 @@ func parse(t *testing.T, svg []byte) (boxes []box, texts string) {
 	}
 	testenv.OK(t, xml.Unmarshal(svg, &picture))
 	for _, e := range elements.FindAllSubmatch(svg, -1) {
-		if !slices.Contains([]string{"svg", "g", "style", "title", "text", "rect"}, string(e[1])) {
-			t.Errorf("element %s", e[1])
-		}
+		testenv.FailIf(t, !slices.Contains([]string{"svg", "g", "style", "title", "text", "rect"}, string(e[1])), "element %s", e[1])
 	}
-	if a := active.Find(svg); a != nil {
-		t.Errorf("attribute %s", a)
-	}
+	testenv.Same(t, "active attributes", string(active.Find(svg)), "")
 	for _, b := range picture.Boxes {
 		picture.Texts = append(picture.Texts, b.Text)
 	}
@@ -110,9 +106,7 @@ func TestCPU(t *testing.T) {
 	boxes, shown := parse(t, out.Bytes())
 	testenv.Has(t, "texts", shown, "app: 4s of CPU time, 3 goroutines", "only label a=<b>")
 	for _, b := range boxes {
-		if strings.HasPrefix(b.Title, "[") {
-			t.Errorf("%s has CPU time", b.Title)
-		}
+		testenv.FailIf(t, strings.HasPrefix(b.Title, "["), "%s has CPU time", b.Title)
 	}
 }
 

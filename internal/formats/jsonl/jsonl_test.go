@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -119,80 +120,53 @@ func recordingOf(t rapid.TB, s *reader.Reader) recording {
 
 // A file becomes lines, and the lines become a file with the same content.
 func TestRoundTripOfFiles(t *testing.T) {
+	text := rapid.OneOf(rapid.StringN(0, 8, -1), rapid.SampledFrom([]string{"", "<&>\"\\\u2028\x01", "日本"}))
+	number := rapid.Uint64Range(0, 1<<40)
+	config := rapid.MakeConfig{Kinds: map[reflect.Kind]*rapid.Generator[any]{reflect.String: text.AsAny(), reflect.Uint64: number.AsAny()}}
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.StringN(0, 8, -1), rapid.SampledFrom([]string{"", "<&>\"\\\u2028\x01", "日本"}))
-		times := rapid.Uint64Range(0, 1<<40)
 		start := rapid.Uint64Range(1, 1<<50).Draw(t, "start")
-		file, err := tach.InMemory(func(create tach.Create) error {
-			w, err := create(start, rapid.Uint64Range(0, 1e6).Draw(t, "interval"))
-			if err != nil {
-				return err
-			}
+		file := testenv.Must(tach.InMemory(func(create tach.Create) error {
+			w := testenv.Must(create(start, rapid.Uint64Range(0, 1e6).Draw(t, "interval")))
 			at := start
 			for range rapid.IntRange(0, 30).Draw(t, "samples") {
 				at += rapid.Uint64Range(0, 1<<rapid.IntRange(1, 40).Draw(t, "bits")).Draw(t, "step")
 				stack := []tachyon.Frame{{Func: "[" + text.Draw(t, "reason") + "]", Line: rapid.Int32Range(0, 9).Draw(t, "object")}, {File: text.Draw(t, "file"), Func: text.Draw(t, "function"), Line: 3}}
 				s := tachyon.Sample{Thread: rapid.Uint64Range(1, 3).Draw(t, "thread"), Time: at, Status: tachyon.Status(rapid.Uint8().Draw(t, "status"))}
-				if err := w.WriteFrames(&s, stack[rapid.IntRange(0, 1).Draw(t, "wait"):]); err != nil {
-					return err
-				}
+				testenv.OK(t, w.WriteFrames(&s, stack[rapid.IntRange(0, 1).Draw(t, "wait"):]))
 			}
-			for id := range rapid.Uint64Range(0, 5).Draw(t, "goroutines") {
-				g := tachyon.Goroutine{
-					ID: id + 1, Parent: rapid.Uint64().Draw(t, "parent"), CreatedBy: text.Draw(t, "by"), CreatedAt: text.Draw(t, "at"),
-					First: times.Draw(t, "first"), Last: times.Draw(t, "last"), FirstWeight: times.Draw(t, "weight"),
-				}
-				labels := rapid.MapOfN(text, text, 0, 3)
-				for range rapid.IntRange(0, 4).Draw(t, "spans") {
-					g.Labels = append(g.Labels, tachyon.LabelSpan{From: times.Draw(t, "from"), Labels: labels.Draw(t, "labels")})
-				}
-				if err := w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{g}}); err != nil {
-					return err
-				}
+			r := tachyon.Records{
+				Goroutines: rapid.SliceOfN(rapid.MakeCustom[tachyon.Goroutine](config), 0, 5).Draw(t, "goroutines"),
+				Objects:    rapid.SliceOfN(rapid.MakeCustom[tachyon.Object](config), 0, 5).Draw(t, "objects"),
 			}
-			for n := range rapid.Int32Range(0, 5).Draw(t, "objects") {
-				o := tachyon.Object{
-					Number: n + 1, Kind: text.Draw(t, "kind"), Addr: rapid.Uint64().Draw(t, "addr"), Static: rapid.Uint64().Draw(t, "static"),
-					Symbol: text.Draw(t, "symbol"), Offset: rapid.Uint64().Draw(t, "offset"), Capacity: rapid.Int64().Draw(t, "capacity"),
-					Members: rapid.SliceOf(rapid.Int32()).Draw(t, "members"),
-				}
-				if err := w.WriteRecords(&tachyon.Records{Objects: []tachyon.Object{o}}); err != nil {
-					return err
-				}
+			for i := range r.Goroutines {
+				r.Goroutines[i].ID = uint64(i + 1)
 			}
+			for i := range r.Objects {
+				r.Objects[i].Number = int32(i + 1)
+			}
+			testenv.OK(t, w.WriteRecords(&r))
 			if rapid.Bool().Draw(t, "has a session") {
-				s := tachyon.Session{
+				testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{
 					Program: text.Draw(t, "program"), VCS: rapid.MapOfN(text, text, 1, 2).Draw(t, "vcs"), Start: time.UnixMicro(int64(start)).UTC(),
-					Duration: time.Duration(times.Draw(t, "duration")), RateReached: rapid.Float64Range(0, 1e6).Draw(t, "rate"),
+					Duration: time.Duration(number.Draw(t, "duration")), RateReached: rapid.Float64Range(0, 1e6).Draw(t, "rate"),
 					Markers: rapid.Bool().Draw(t, "markers"), System: rapid.Bool().Draw(t, "system"), Objects: tachyon.AllObjects,
 					Counts: tachyon.Counts{TicksAsked: rapid.Int64().Draw(t, "ticks"), Throttled: 5},
-				}
-				if err := w.AddMetadata(tachyon.KindSession, s); err != nil {
-					return err
-				}
+				}))
 			}
 			if rapid.Bool().Draw(t, "has PCs") {
-				pcs := tachyon.LeafPCs{TextStart: 1, TextSize: times.Draw(t, "text"), PCs: []tachyon.LeafPC{{Addr: times.Draw(t, "pc"), CPU: 1, Wall: 2, CPUTime: 3, WallTime: 4}}}
-				if err := w.AddMetadata(tachyon.KindPCs, pcs); err != nil {
-					return err
-				}
+				testenv.OK(t, w.AddMetadata(tachyon.KindPCs, rapid.MakeCustom[tachyon.LeafPCs](config).Draw(t, "PCs")))
 			}
 			if rapid.Bool().Draw(t, "has something new") {
-				return w.AddMetadata("new", map[string]any{"x": text.Draw(t, "new")})
+				testenv.OK(t, w.AddMetadata("new", map[string]any{"x": text.Draw(t, "new")}))
 			}
 			return nil
-		})
-		testenv.OK(t, err)
+		}))
 		var lines bytes.Buffer
 		testenv.OK(t, Write(&lines, source(file)))
 		for line := range bytes.Lines(lines.Bytes()) {
-			if !json.Valid(line) {
-				t.Fatalf("not JSON: %s", line)
-			}
+			testenv.FailIf(t, !json.Valid(line), "not JSON: %s", line)
 		}
-		if lines.Len() > 0 && !Sniff(lines.Bytes()[:min(lines.Len(), 4096)]) {
-			t.Errorf("these lines are not recognized: %s", lines.Bytes())
-		}
+		testenv.FailIf(t, lines.Len() > 0 && !Sniff(lines.Bytes()[:min(lines.Len(), 4096)]), "these lines are not recognized: %s", lines.Bytes())
 		again := testenv.Must(Read(&lines))
 		want, got := recordingOf(t, file), recordingOf(t, again)
 		m := want.Metadata
@@ -210,14 +184,9 @@ func TestManyLabels(t *testing.T) {
 	for i := range uint64(100) {
 		want.Labels = append(want.Labels, tachyon.LabelSpan{From: i, Labels: map[string]string{"k": strings.Repeat("x", int(i*997))}})
 	}
-	file, err := tach.InMemory(func(create tach.Create) error {
-		w, err := create(1, 1)
-		if err != nil {
-			return err
-		}
-		return w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{want}})
-	})
-	testenv.OK(t, err)
+	file := testenv.Must(tach.InMemory(func(create tach.Create) error {
+		return testenv.Must(create(1, 1)).WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{want}})
+	}))
 	var lines bytes.Buffer
 	testenv.OK(t, Write(&lines, source(file)))
 	longest := 0

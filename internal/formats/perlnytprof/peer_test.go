@@ -78,9 +78,8 @@ func runTools(t testing.TB, tools map[string]string, file string, expected *rege
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
-		if said := expected.ReplaceAllString(stderr.String(), ""); err != nil || said != "" {
-			t.Errorf("%v: %v\n%s", args, err, said)
-		}
+		said := expected.ReplaceAllString(stderr.String(), "")
+		testenv.FailIf(t, err != nil || said != "", "%v: %v\n%s", args, err, said)
 		testenv.OK(t, os.WriteFile(filepath.Join(dir, args[0]+".stdout"), out, 0o600))
 	}
 	return dir
@@ -109,9 +108,8 @@ func TestPeerPerlToolsOnGoProfile(t *testing.T) {
 
 		calls := testenv.Must(os.ReadFile(filepath.Join(dir, "nytprofcalls.stdout")))
 		testenv.Has(t, "nytprofcalls", string(calls), "runtime::main;main::main;runtime::[chan receive] 9000000\n")
-		if svg := testenv.Must(os.ReadFile(filepath.Join(dir, "html", "all_stacks_by_time.svg"))); bytes.Count(svg, []byte("<rect")) < 5 {
-			t.Errorf("flame graph of %d bytes", len(svg))
-		}
+		svg := testenv.Must(os.ReadFile(filepath.Join(dir, "html", "all_stacks_by_time.svg")))
+		testenv.FailIf(t, bytes.Count(svg, []byte("<rect")) < 5, "flame graph of %d bytes", len(svg))
 		pages := testenv.Files(t, filepath.Join(dir, "html", "*workload-go-*-line.html"), 1)
 		testenv.Has(t, "the page of workload.go", string(testenv.Must(os.ReadFile(pages[0]))), "&lt;b&gt;not markup&lt;/b&gt; &amp;")
 	}
@@ -155,9 +153,7 @@ func compareWithProfile(t testing.TB, d perlData, p *profile.Profile) {
 		delete(subs, s.Name)
 	}
 	for _, s := range subs {
-		if s.Incl != 0 || s.Excl != 0 {
-			t.Errorf("sub %s is not in the profile", s.Name)
-		}
+		testenv.FailIf(t, s.Incl != 0 || s.Excl != 0, "sub %s is not in the profile", s.Name)
 	}
 	seconds, counts := map[profile.Frame]float64{}, map[profile.Frame]int64{}
 	for _, f := range d.Files {
@@ -172,8 +168,6 @@ func compareWithProfile(t testing.TB, d perlData, p *profile.Profile) {
 	}
 	testenv.NoDiff(t, "samples by line", cmp.Diff(want.counts, counts))
 	for at, ns := range want.line {
-		if !near(seconds[at], ns, counts[at]) {
-			t.Errorf("%v: %g s, want %g ns", at, seconds[at], ns)
-		}
+		testenv.FailIf(t, !near(seconds[at], ns, counts[at]), "%v: %g s, want %g ns", at, seconds[at], ns)
 	}
 }

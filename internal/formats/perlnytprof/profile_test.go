@@ -164,8 +164,7 @@ func goldens(t testing.TB) []string {
 const cutOff = goldenDir + "c17-killed.nytprof"
 
 func load(t testing.TB, file string) *nytprof.Data {
-	f := testenv.Must(os.Open(file))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(os.Open(file)))
 	return testenv.Must(nytprof.Load(f))
 }
 
@@ -191,9 +190,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("got %v %v %v %d %q %d", got.Start, got.Duration, got.Interval, got.Goroutines, got.Program, got.Samples)
 	}
 	for _, r := range got.Records {
-		if got.Frames[r.Stack[0]].Func == "[chan receive]" && r.State != "chan receive" {
-			t.Errorf("state %q", r.State)
-		}
+		testenv.FailIf(t, got.Frames[r.Stack[0]].Func == "[chan receive]" && r.State != "chan receive", "state %q", r.State)
 	}
 }
 
@@ -211,9 +208,8 @@ func TestSource(t *testing.T) {
 				}
 			}
 		}
-		if wantLines := []int{1, 0, 0}[i]; lines != wantLines || (texts > 10) == o.NoSource {
-			t.Errorf("%+v: the line is there %d times, want %d; %d lines in all", o, lines, wantLines, texts)
-		}
+		wantLines := []int{1, 0, 0}[i]
+		testenv.FailIf(t, lines != wantLines || (texts > 10) == o.NoSource, "%+v: the line is there %d times, want %d; %d lines in all", o, lines, wantLines, texts)
 	}
 }
 
@@ -241,9 +237,7 @@ func TestPerlProfile(t *testing.T) {
 					t.Errorf("%s: total %g ns, want %g", s.Name, f.total[s.Name], s.Incl()*1e9)
 				}
 			}
-			if p.Program == "" || p.Start.Year() < 2023 || p.Samples == 0 {
-				t.Errorf("%+v", p)
-			}
+			testenv.FailIf(t, p.Program == "" || p.Start.Year() < 2023 || p.Samples == 0, "%+v", p)
 		})
 	}
 }
@@ -262,9 +256,7 @@ func TestPerlLines(t *testing.T) {
 			n++
 		}
 	}
-	if n < 20 || f.self[runtimeSub] == 0 {
-		t.Errorf("%d lines, main program %g", n, f.self[runtimeSub])
-	}
+	testenv.FailIf(t, n < 20 || f.self[runtimeSub] == 0, "%d lines, main program %g", n, f.self[runtimeSub])
 }
 
 func TestReadErrors(t *testing.T) {
@@ -321,9 +313,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		for _, r := range p.Records {
-			if r.Wall < 0 || r.Count < 0 {
-				t.Errorf("record %+v", r)
-			}
+			testenv.FailIf(t, r.Wall < 0 || r.Count < 0, "record %+v", r)
 			for _, id := range r.Stack {
 				_ = p.Frames[id]
 			}

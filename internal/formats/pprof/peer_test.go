@@ -33,8 +33,7 @@ func TestPeerGoToolPProf(t *testing.T) {
 		return string(out)
 	}
 	for _, c := range []struct {
-		args []string
-		want []string
+		args, want []string
 	}{
 		{[]string{"-top", path}, []string{
 			"File: prog", "Build ID: the-build-id", "Type: wall", "Duration: 3s, Total samples = 721ms",
@@ -51,8 +50,7 @@ func TestPeerGoToolPProf(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "y.pb.gz")
 	run("-proto", "-output="+out, path)
-	back := testenv.Must(os.Open(out))
-	defer back.Close()
+	back := testenv.Closes(t, testenv.Must(os.Open(out)))
 	got := testenv.Must(Read(back))
 	got.Start, p.Metadata, got.Program = got.Start.UTC(), nil, p.Program // the executable's path stands for the program
 	equal(t, got, p)

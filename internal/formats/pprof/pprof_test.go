@@ -148,16 +148,14 @@ func TestPProfRoundTripAny(t *testing.T) {
 // Profiles that testdata/record.go recorded with runtime/pprof, all of whose time is CPU time, and with fgprof.
 func TestFromRecorded(t *testing.T) {
 	for _, c := range []struct {
-		file, function            string
-		self, total, cpu, inLabel time.Duration
-		interval                  time.Duration
-		samples                   int64
+		file, function                      string
+		self, total, cpu, inLabel, interval time.Duration
+		samples                             int64
 	}{
 		{"cpu", "main.spin", 80e6, 110e6, 110e6, 90e6, 10e6, 11},
 		{"fgprof", "time.Sleep", 0, 499_999_981, 0, 0, 13_513_513, 37},
 	} {
-		f := testenv.Must(os.Open("testdata/" + c.file + ".pb.gz"))
-		defer f.Close()
+		f := testenv.Closes(t, testenv.Must(os.Open("testdata/"+c.file+".pb.gz")))
 		p := testenv.Must(Read(f))
 		wall, cpu := p.Total()
 		inLabel := time.Duration(0)
@@ -165,16 +163,12 @@ func TestFromRecorded(t *testing.T) {
 			if r.Labels["job"] == "spin" {
 				inLabel += r.Wall
 			}
-			if cpu > 0 && r.State != profile.Running {
-				t.Errorf("%s: state %q", c.file, r.State)
-			}
+			testenv.FailIf(t, cpu > 0 && r.State != profile.Running, "%s: state %q", c.file, r.State)
 		}
 		testenv.Same(t, c.file, fmt.Sprint(wall, cpu, inLabel, p.Interval, p.Samples), fmt.Sprint(c.total, c.cpu, c.inLabel, c.interval, c.samples))
 		rows := testenv.Must(profile.New(p, profile.ReportOptions{})).Rows
 		i := slices.IndexFunc(rows, func(r profile.Row) bool { return r.Name == c.function })
-		if i < 0 || rows[i].Total != c.total || rows[i].Self != c.self || rows[i].TotalCPU != c.cpu {
-			t.Errorf("%s: rows %+v, want %+v", c.file, rows, c)
-		}
+		testenv.FailIf(t, i < 0 || rows[i].Total != c.total || rows[i].Self != c.self || rows[i].TotalCPU != c.cpu, "%s: rows %+v, want %+v", c.file, rows, c)
 	}
 }
 
@@ -258,9 +252,8 @@ func TestManyValues(t *testing.T) {
 	for i := range maxValues {
 		table.value(fmt.Sprint("v", i))
 	}
-	if n := table.value("first"); n == first || len(table.values) > maxValues {
-		t.Errorf("the first value has number %d again, %d are known", n, len(table.values))
-	}
+	n := table.value("first")
+	testenv.FailIf(t, n == first || len(table.values) > maxValues, "the first value has number %d again, %d are known", n, len(table.values))
 	testenv.Same(t, "a name", [2]int64{table.add("name"), table.value("name")}, [2]int64{name, name})
 }
 

@@ -147,13 +147,9 @@ func TestDialects(t *testing.T) {
 	for _, file := range files {
 		b := testenv.Must(os.ReadFile(file))
 		for cut := range min(len(b), 2000) {
-			if Sniff(b[:cut]) {
-				t.Fatalf("%s cut at %d is taken for this dialect", file, cut)
-			}
+			testenv.FailIf(t, Sniff(b[:cut]), "%s cut at %d is taken for this dialect", file, cut)
 		}
-		if _, err := decode(bytes.NewReader(b)); err == nil {
-			t.Errorf("%s is read as this dialect", file)
-		}
+		testenv.Same(t, file+" is refused", testenv.Err(decode(bytes.NewReader(b))) != nil, true)
 	}
 	// Process 16, started by the kernel, at a time whose double begins with zeroes,
 	// and an S 21 bytes further.
@@ -251,9 +247,7 @@ func FuzzDecode(f *testing.F) {
 		testenv.Bounded(t, 4<<20+5000*len(b), func() { p, err = file.Profile() })
 		testenv.OK(t, err)
 		for _, r := range p.Records {
-			if r.Wall < 0 || r.Count < 0 {
-				t.Errorf("record %+v", r)
-			}
+			testenv.FailIf(t, r.Wall < 0 || r.Count < 0, "record %+v", r)
 		}
 	})
 }

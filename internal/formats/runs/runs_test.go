@@ -150,9 +150,7 @@ func TestGroups(t *testing.T) {
 			before := time.Duration(0)
 			for _, r := range track.Runs {
 				wall, cpu = wall+r.Wall, cpu+r.CPU
-				if r.Begin < before {
-					t.Errorf("%v: %s is not in order", c.limits, track.Name)
-				}
+				testenv.FailIf(t, r.Begin < before, "%v: %s is not in order", c.limits, track.Name)
 				before = r.Begin
 			}
 			if track.Step != 0 {
@@ -163,12 +161,9 @@ func TestGroups(t *testing.T) {
 			testenv.Same(t, fmt.Sprint(c.limits, ": ", name, " of ", names), names[name], true)
 		}
 		testenv.Same(t, fmt.Sprint(c.limits, ": time, CPU time and goroutines"), fmt.Sprint(wall, cpu, n), "40ms 16ms 5")
-		if got := strings.Join(s.Left, "; "); !strings.Contains(got, c.left) || got != "" && c.left == "" {
-			t.Errorf("%v: left %q, want %q", c.limits, got, c.left)
-		}
-		if grouped > c.limits.Runs || len(s.Tracks) > c.limits.Tracks {
-			t.Errorf("%v: %d runs of groups, %d tracks", c.limits, grouped, len(s.Tracks))
-		}
+		got := strings.Join(s.Left, "; ")
+		testenv.FailIf(t, !strings.Contains(got, c.left) || got != "" && c.left == "", "%v: left %q, want %q", c.limits, got, c.left)
+		testenv.FailIf(t, grouped > c.limits.Runs || len(s.Tracks) > c.limits.Tracks, "%v: %d runs of groups, %d tracks", c.limits, grouped, len(s.Tracks))
 	}
 }
 

@@ -36,9 +36,7 @@ func TestWrite(t *testing.T) {
 		lines = append(lines, `{"thread_id":`+s+`}`)
 	}
 	text, left := file(t, options, lines...)
-	if len(left) > 0 || !json.Valid(text) || !Sniff(text) {
-		t.Errorf("left %v, JSON %v, Sniff %v", left, json.Valid(text), Sniff(text))
-	}
+	testenv.FailIf(t, len(left) > 0 || !json.Valid(text) || !Sniff(text), "left %v, JSON %v, Sniff %v", left, json.Valid(text), Sniff(text))
 	testenv.Golden(t, "testdata/example.speedscope.json", string(text), *update)
 }
 

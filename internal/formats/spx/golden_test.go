@@ -83,8 +83,7 @@ func TestGoldens(t *testing.T) {
 
 func TestGoldenMetadataIsRewritten(t *testing.T) {
 	for _, key := range goldens(t) {
-		r := testenv.Must(Open(key))
-		defer r.Close()
+		r := testenv.Closes(t, testenv.Must(Open(key)))
 		var b bytes.Buffer
 		testenv.OK(t, r.Metadata().Write(&b))
 		want := testenv.Must(os.ReadFile(key + ".json"))
@@ -108,8 +107,7 @@ func tokens(t *testing.T, b []byte) (out []string) {
 }
 
 func gunzip(t testing.TB, name string) []byte {
-	f := testenv.Must(os.Open(name))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(os.Open(name)))
 	z := testenv.Must(gzip.NewReader(f))
 	return testenv.Must(io.ReadAll(z))
 }

@@ -156,8 +156,7 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestEventsCanBeReadOnce(t *testing.T) {
-	r := testenv.Must(Open(goldens(t)[0]))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(Open(goldens(t)[0])))
 	testenv.Same(t, "functions before the events", len(r.Functions()), 0)
 	testenv.OK(t, drain(r))
 	testenv.Fails(t, "", drain(r), "once")
@@ -174,8 +173,7 @@ func TestBombIsStreamed(t *testing.T) {
 		testenv.Must(io.WriteString(z, "[events]\n2 1 0\n"+strings.Repeat("0 1 0\n1 1 0\n1 0 0\n0 0 0\n", n)+"2 0 0\n[functions]\na\nb\nc\n"))
 		testenv.OK(t, z.Close())
 		return testenv.Allocated(func() {
-			r := testenv.Must(newReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb"))
-			defer r.Close()
+			r := testenv.Closes(t, testenv.Must(newReader(&Metadata{EnabledMetrics: []string{"wt"}}, &file, "bomb")))
 			flat := flat(t, r)
 			testenv.Same(t, "functions, calls", fmt.Sprint(len(flat), flat[1].Called), fmt.Sprint(3, n))
 		})
@@ -207,9 +205,7 @@ func TestDeepRecursionIsAddedUp(t *testing.T) {
 	wall, _ := p.Total()
 	testenv.Same(t, "time, records, calls", fmt.Sprint(int(wall), len(p.Records), totals[0].Called, totals[0].Inc[0]), fmt.Sprint(7, depth, depth, 7))
 	for i, rec := range p.Records {
-		if len(rec.Stack) != i+1 {
-			t.Fatalf("record %d has a stack of %d", i, len(rec.Stack))
-		}
+		testenv.FailIf(t, len(rec.Stack) != i+1, "record %d has a stack of %d", i, len(rec.Stack))
 	}
 
 	// A comb has as many different stacks, which share nothing.

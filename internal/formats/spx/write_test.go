@@ -163,9 +163,7 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 	z.Multistream(false)
 	text := testenv.Must(io.ReadAll(z))
 	testenv.Same(t, "bytes after the first gzip member", in.Len(), 0)
-	if odd := regexp.MustCompile(`[^ -~\n]|[^\n]\z`).Find(text); odd != nil {
-		t.Errorf("%q is not ASCII, or the last line is not ended", odd)
-	}
+	testenv.Same(t, "what is not ASCII, or a last line that is not ended", string(regexp.MustCompile(`[^ -~\n]|[^\n]\z`).Find(text)), "")
 	events, functions, ok := strings.Cut(string(text), "\n[functions]\n")
 	if !ok || strings.Contains(functions, "[functions]\n") || strings.Contains(functions, "[events]\n") {
 		t.Error("there is not exactly one of each section")
@@ -193,13 +191,10 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 		"call_count":            float64(exits), "recorded_call_count": float64(exits), "enabled_metrics": []any{"wt", "ct", "it"},
 	}
 	testenv.NoDiff(t, "metadata", cmp.Diff(want, meta))
-	if !regexp.MustCompile(`^spx-full-20261121_041024-dev_box-4711-[0-9]+$`).MatchString(keys[0]) {
-		t.Errorf("key is %s", keys[0])
-	}
+	testenv.FailIf(t, !regexp.MustCompile(`^spx-full-20261121_041024-dev_box-4711-[0-9]+$`).MatchString(keys[0]), "key is %s", keys[0])
 
 	// Read again, names are what they were.
-	r := testenv.Must(Open(filepath.Join(dir, keys[0])))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(Open(filepath.Join(dir, keys[0]))))
 	flat(t, r)
 	names := "\n"
 	for _, f := range r.Functions() {
@@ -215,8 +210,7 @@ func TestManyGoroutinesShareRoots(t *testing.T) {
 	}
 	lives = append(lives, life{9999, []run{{"", ms, 0}}})
 	dir, keys := pair(t, newTimeline(lives...), Options{})
-	r := testenv.Must(Open(filepath.Join(dir, keys[0])))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(Open(filepath.Join(dir, keys[0]))))
 	flat := flat(t, r)
 	got := map[string]int64{}
 	for _, f := range flat {
@@ -263,79 +257,6 @@ const (
 	interval = 1000
 )
 
-// in is a sample as a test writes it: the stack is a word a frame, outermost first.
-type in struct {
-	thread uint64
-	interp uint32
-	at     uint64 // µs since start
-	cpu    bool
-	stack  string
-}
-
-func file(t testing.TB, samples []in) *reader.Reader {
-	var f testenv.File
-	w := testenv.Must(writer.New(&f, writer.Options{Start: start, Interval: interval, Uncompressed: true}))
-	for _, s := range samples {
-		sample := tachyon.Sample{Thread: s.thread, Interpreter: s.interp, Time: start + s.at}
-		if s.cpu {
-			sample.Status = tachyon.OnCPU
-		}
-		words := strings.Fields(s.stack)
-		slices.Reverse(words)
-		stack := make([]tachyon.Frame, len(words))
-		for i, word := range words {
-			stack[i] = tachyon.Frame{Func: word, File: word + ".go", Line: 1}
-		}
-		testenv.OK(t, w.WriteFrames(&sample, stack))
-	}
-	return testenv.Finish(t, &f, w, reader.New)
-}
-
-// words returns the stack of a node as in.stack has it.
-func (t *Timeline) words(node uint32) string {
-	var out []string
-	for _, n := range t.Path(nil, node) {
-		out = append(out, t.Frames[t.Nodes[n].Frame].Func)
-	}
-	return strings.Join(out, " ")
-}
-
-func TestRunsAndWeights(t *testing.T) {
-	tl, err := timelineOf(file(t, []in{
-		{7, 0, 2000, true, "main work"},
-		{1, 0, 1000, false, "main [select]"},
-		{7, 0, 3000, false, "main work"},
-		{7, 0, 5500, true, "main work spin"},
-		{7, 0, 5400, true, "main"}, // a clock that goes back
-		{1, 1, 500, true, ""},
-		{7, 0, 6400, true, "main work"},
-		{1, 0, 9000, true, "main [select]"},
-	}))
-	testenv.OK(t, err)
-	var got strings.Builder
-	for _, g := range tl.Goroutines {
-		fmt.Fprintf(&got, "%d/%d from %v\n", g.ID, g.Interpreter, g.Start)
-		for _, r := range g.Runs {
-			fmt.Fprintf(&got, "  %d samples %v, %v on CPU: %s\n", r.Samples, r.Wall, r.CPU, tl.words(r.Node))
-		}
-	}
-	testenv.NoDiff(t, "", cmp.Diff(`1/1 from 0s
-  1 samples 1ms, 1ms on CPU: 
-1/0 from 500µs
-  2 samples 9ms, 8ms on CPU: main [select]
-7/0 from 1.5ms
-  2 samples 2ms, 1ms on CPU: main work
-  1 samples 2.5ms, 2.5ms on CPU: main work spin
-  1 samples 0s, 0s on CPU: main
-  1 samples 1ms, 1ms on CPU: main work
-`, got.String()))
-	testenv.Same(t, "in all", tl.Wall, 15500*time.Microsecond)
-	if tl.Interval != ms || !tl.Start.Equal(time.UnixMicro(start-500)) { // the first weight begins there
-		t.Errorf("interval %v, start %v", tl.Interval, tl.Start)
-	}
-	testenv.Same(t, "nodes of main, [select], work, spin, and the root", len(tl.Nodes), 1+4)
-}
-
 // Whatever the file, its samples are in the runs of their goroutines, in order, with their weights.
 func TestNothingIsLost(t *testing.T) {
 	files := testenv.Files(t, "../../../testdata/tachyon/*/*.bin", 10)
@@ -344,8 +265,7 @@ func TestNothingIsLost(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			r := testenv.Must(reader.Open(name))
-			defer r.Close()
+			r := testenv.Closes(t, testenv.Must(reader.Open(name)))
 			compare(t, r)
 		})
 	}
@@ -355,26 +275,23 @@ func TestNothingIsLost(t *testing.T) {
 func compare(t *testing.T, r *reader.Reader) {
 	t.Helper()
 	tl := testenv.Must(timelineOf(r))
-	type thread struct {
-		id          uint64
-		interpreter uint32
-	}
 	type step struct {
 		stack     []tachyon.Frame
 		wall, cpu time.Duration
+		begin     int64 // µs
 	}
 	src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{}))
-	want, others, notSeen := map[thread][]step{}, 0, time.Duration(0)
+	want, others, notSeen := map[reader.Thread][]step{}, 0, time.Duration(0)
 	for s := range testenv.All(t, src.Samples()) {
 		if s.NotSeen { // is a goroutine of its own, without samples
 			others, notSeen = others+1, notSeen+s.Wall
 			continue
 		}
-		x := step{wall: s.Wall, cpu: s.CPU()}
+		x := step{wall: s.Wall, cpu: s.CPU(), begin: int64(s.Time) - s.Wall.Microseconds()}
 		for _, id := range slices.Backward(src.AppendStack(nil, s.Stack)) {
 			x.stack = append(x.stack, src.Frames()[id])
 		}
-		k := thread{s.Goroutine, s.Interpreter}
+		k := reader.Thread{ID: s.Goroutine, Interpreter: s.Interpreter}
 		want[k] = append(want[k], x)
 	}
 	testenv.Same(t, "goroutines", len(tl.Goroutines), len(want)+others)
@@ -384,7 +301,8 @@ func compare(t *testing.T, r *reader.Reader) {
 			sum, notSeen = sum+g.Runs[0].Wall, notSeen-g.Runs[0].Wall
 			continue
 		}
-		steps := want[thread{g.ID, g.Interpreter}]
+		steps := want[reader.Thread{ID: g.ID, Interpreter: g.Interpreter}]
+		testenv.Same(t, "the start", tl.Start.Add(g.Start).UnixMicro(), steps[0].begin)
 		for i, run := range g.Runs {
 			if i > 0 && run.Node == g.Runs[i-1].Node {
 				t.Fatal("two successive runs have the same stack")
@@ -405,16 +323,18 @@ func compare(t *testing.T, r *reader.Reader) {
 			}
 			sum += wall
 		}
-		if len(steps) > 0 {
-			t.Fatalf("%d samples of goroutine %d are in no run", len(steps), g.ID)
-		}
+		testenv.FailIf(t, len(steps) > 0, "%d samples of goroutine %d are in no run", len(steps), g.ID)
 	}
 	testenv.Same(t, "the time of the runs, and what is not seen and in no run", [2]time.Duration{tl.Wall, notSeen}, [2]time.Duration{sum, 0})
 }
 
 func TestTimesThatOverflow(t *testing.T) {
-	_, err := timelineOf(file(t, []in{{1, 0, 0, true, "a"}, {1, 0, 1 << 52, true, "a"}, {2, 0, 0, true, "a"}, {2, 0, 1 << 52, true, "a"}, {3, 0, 0, true, "a"}, {3, 0, 1 << 52, true, "a"}}))
-	testenv.Fails(t, "", err, "add up to more than")
+	var f testenv.File
+	w := testenv.Must(writer.New(&f, writer.Options{Start: start, Interval: interval}))
+	for i := range uint64(6) {
+		testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: i / 2, Time: start + i%2<<52}, []tachyon.Frame{{Func: "a"}}))
+	}
+	testenv.Fails(t, "", testenv.Err(timelineOf(testenv.Finish(t, &f, w, reader.New))), "add up to more than")
 }
 
 // The wall clock of a file is its header's or, better, its session's.

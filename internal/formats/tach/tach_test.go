@@ -21,16 +21,14 @@ import (
 func evened(t *testing.T, samples [][3]uint64) (count [100][3]int, interval uint64) {
 	t.Helper()
 	const start = 1_000_000_000
-	f := testenv.Must(os.Create(filepath.Join(t.TempDir(), "x.tach")))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(os.Create(filepath.Join(t.TempDir(), "x.tach"))))
 	w := testenv.Must(writer.New(f, writer.Options{Start: start, Interval: 1000}))
 	for _, s := range samples {
 		id := w.Intern(tachyon.Frame{Func: string(rune('a' + s[2]))})
 		testenv.OK(t, w.Write(&tachyon.Sample{Thread: s[0], Time: start + s[1], Stack: []uint32{id}}))
 	}
 	testenv.OK(t, w.Close())
-	r := testenv.Must(reader.Open(f.Name()))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(f.Name())))
 	src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Markers: true, Objects: true}))
 	out, begin, interval, err := even(src)
 	testenv.OK(t, err)
@@ -122,19 +120,16 @@ func TestWithoutObjects(t *testing.T) {
 		return nil
 	}))
 	for layout, want := range map[tachyon.Layout][]tachyon.Frame{tachyon.CPython315: is, tachyon.Document: was} {
-		f := testenv.Must(os.Create(filepath.Join(t.TempDir(), "x")))
-		defer f.Close()
+		f := testenv.Closes(t, testenv.Must(os.Create(filepath.Join(t.TempDir(), "x"))))
 		src := testenv.Must(stream.New([]stream.File{{Stream: in}}, stream.Options{Markers: true, Objects: true}))
 		testenv.OK(t, Write(f, src, Options{Layout: layout}))
-		r := testenv.Must(reader.Open(f.Name()))
-		defer r.Close()
+		r := testenv.Closes(t, testenv.Must(reader.Open(f.Name())))
 		var got []tachyon.Frame
 		ids := map[tachyon.Frame]uint32{}
 		for s := range testenv.All(t, r.Samples()) {
 			top := r.Frames()[s.Stack[0]]
-			if id, again := ids[top]; again && id != s.Stack[0] || r.Frames()[s.Stack[1]] != caller {
-				t.Errorf("%v: stack %v of %v", layout, s.Stack, top)
-			}
+			id, again := ids[top]
+			testenv.FailIf(t, again && id != s.Stack[0] || r.Frames()[s.Stack[1]] != caller, "%v: stack %v of %v", layout, s.Stack, top)
 			ids[top] = s.Stack[0]
 			got = append(got, top)
 		}
