@@ -23,9 +23,7 @@ func TestExport(t *testing.T) {
 	}
 	written := func(name string) {
 		t.Helper()
-		if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Size() == 0 {
-			t.Errorf("%s: %v", name, err)
-		}
+		testenv.FailIf(t, testenv.Must(os.Stat(filepath.Join(dir, name))).Size() == 0, "%s is empty", name)
 	}
 	testenv.Fails(t, "Stop", record(), "export to collapsed")
 	written("x.pb.gz")
@@ -52,9 +50,8 @@ func TestExportOverProfile(t *testing.T) {
 			t.Setenv("PROFILE_EXPORT", "collapsed="+filepath.Join(dir, "x.txt")+",pprof="+path)
 			s := profiler.Start(profiler.Logger(log.Logger()))
 			testenv.OK(t, s.Stop())
-			if l := log.Lines(); len(l) != 1 || !strings.Contains(l[0], "an export is left out") || !strings.Contains(l[0], "format=pprof") {
-				t.Errorf("%s: logged %q", path, l)
-			}
+			l := log.Lines()
+			testenv.FailIf(t, len(l) != 1 || !strings.Contains(l[0], "an export is left out") || !strings.Contains(l[0], "format=pprof"), "%s: logged %q", path, l)
 			r, err := reader.Open(s.Path())
 			if err != nil || r.Unfinished() {
 				t.Fatalf("%s: the profile is lost: %v", path, err)

@@ -25,9 +25,7 @@ func TestSamples(t *testing.T) {
 				t.Fatalf("%v: no stack in %+v", names, s)
 			}
 			if s.State == "not seen" {
-				if !s.Begin.IsZero() || !s.End.IsZero() || s.Waits || s.Weight <= 0 {
-					t.Errorf("%v: %+v", names, s)
-				}
+				testenv.FailIf(t, !s.Begin.IsZero() || !s.End.IsZero() || s.Waits || s.Weight <= 0, "%v: %+v", names, s)
 				continue
 			}
 			samples++
@@ -46,9 +44,7 @@ func TestSamples(t *testing.T) {
 				labelled++
 				testenv.Same(t, "label", s.Labels()["worker"], s.Label("worker"))
 			}
-			if s.CPU() > 0 && s.Waits || s.Same && !s.Waits {
-				t.Errorf("%v: a sample on CPU waits: %+v", names, s)
-			}
+			testenv.FailIf(t, s.CPU() > 0 && s.Waits || s.Same && !s.Waits, "%v: a sample on CPU waits: %+v", names, s)
 		}
 		native := names[0] != "cpython315.bin" && names[0] != "portable.tach"
 		if samples < 100 || same < 20 || cpu < 5 || native && (labelled < 20 || p.Session().Service != "shop") {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
 )
 
 // numbered returns a Counts whose fields have the numbers n, n+1 and so on.
@@ -67,13 +68,9 @@ func TestGoroutineAdd(t *testing.T) {
 	g := Goroutine{ID: 7, Last: 5, FirstWeight: 9, Labels: []LabelSpan{one}}
 	g.Add(&Goroutine{ID: 7, Last: 8, Labels: []LabelSpan{two}})
 	g.Add(&Goroutine{ID: 7, Last: 3})
-	if want := (Goroutine{ID: 7, Last: 8, FirstWeight: 9, Labels: []LabelSpan{one, two}}); !reflect.DeepEqual(g, want) {
-		t.Errorf("%+v, want %+v", g, want)
-	}
+	testenv.NoDiff(t, "", cmp.Diff(Goroutine{ID: 7, Last: 8, FirstWeight: 9, Labels: []LabelSpan{one, two}}, g))
 	m := Metadata{Goroutines: []Goroutine{g, {ID: 8}, {ID: 9, FirstWeight: 1}}}
-	if got := m.FirstWeights(); !reflect.DeepEqual(got, map[uint64]uint64{7: 9, 9: 1}) {
-		t.Errorf("weights %v", got)
-	}
+	testenv.NoDiff(t, "weights", cmp.Diff(map[uint64]uint64{7: 9, 9: 1}, m.FirstWeights()))
 }
 
 // The numbers of the format never change.

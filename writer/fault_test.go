@@ -152,9 +152,8 @@ func holds(t testing.TB, path string) (n int, finished bool) {
 // keeps fails the test unless a file has the first n samples of the workload, and is finished or not.
 func keeps(t testing.TB, path string, n int, finished bool) {
 	t.Helper()
-	if got, is := holds(t, path); got != n || is != finished {
-		t.Errorf("%s: %d samples, want %d; finished: %v", path, got, n, is)
-	}
+	got, is := holds(t, path)
+	testenv.Same(t, path, fmt.Sprint(got, is), fmt.Sprint(n, finished))
 }
 
 // several is a number of samples that fills two buffers.
@@ -187,9 +186,7 @@ func TestDiskFull(t *testing.T) {
 		for size := 70; size < len(whole.Bytes); size += len(whole.Bytes) / 9 {
 			d := &disk{size: size}
 			_, first, err := tryDisk(t, d, o)
-			if first != nil && !errors.Is(first, errDisk) || !errors.Is(err, errDisk) {
-				t.Fatalf("%d of %d bytes: %v, Close says %v", size, len(whole.Bytes), first, err)
-			}
+			testenv.FailIf(t, first != nil && !errors.Is(first, errDisk) || !errors.Is(err, errDisk), "%d of %d bytes: %v, Close says %v", size, len(whole.Bytes), first, err)
 			if strings.Contains(err.Error(), "the file was finished") != (d.Bytes[0] != 0) {
 				t.Fatalf("%d bytes: %v, but the header starts %x", size, err, d.Bytes[:4])
 			}
@@ -203,26 +200,8 @@ func TestDiskFull(t *testing.T) {
 			perThread(t, got)
 			most = max(most, got.Header().Samples)
 		}
-		if most < several/3 {
-			t.Errorf("at most %d samples were saved", most)
-		}
+		testenv.FailIf(t, most < several/3, "at most %d samples were saved", most)
 	}
-}
-
-// Each write in turn fails once. The writer does not panic, Close returns the error, and the
-// file is complete.
-func TestEveryWriteFails(t *testing.T) {
-	count := new(disk)
-	_, _, err := tryDisk(t, count, Options{})
-	testenv.OK(t, err)
-	for fail := 2; fail <= count.writes; fail++ {
-		d := &disk{fail: fail}
-		if _, _, err := tryDisk(t, d, Options{}); !errors.Is(err, errDisk) {
-			t.Fatalf("write %d of %d failed, Close says %v", fail, count.writes, err)
-		}
-		perThread(t, d.read(t))
-	}
-	testenv.Is(t, "the header's place cannot be written", testenv.Err(New(&disk{fail: 1}, Options{})), errDisk)
 }
 
 // New and Create refuse a file that cannot seek, paths where no file can be, and wrong options.
@@ -232,6 +211,7 @@ func TestRefused(t *testing.T) {
 	defer r.Close()
 	defer p.Close()
 	testenv.Fails(t, "a pipe", testenv.Err(New(p, Options{})), "seekable")
+	testenv.Is(t, "a full disk", testenv.Err(New(&disk{fail: 1}, Options{})), errDisk)
 	dir := t.TempDir()
 	for _, path := range []string{filepath.Join(dir, "no", "x.tach"), dir, ""} {
 		testenv.Same(t, "an error of "+path, testenv.Err(Create(path, Options{})) != nil, true)
@@ -258,9 +238,8 @@ func TestFrameOutOfRange(t *testing.T) {
 	}
 	good, bad := tachyon.Sample{Thread: 1, Stack: []uint32{id}}, tachyon.Sample{Thread: 1, Stack: []uint32{id + 1}}
 	testenv.OK(t, w.Write(&good))
-	if n, err := w.WriteBatch([]tachyon.Sample{good, good, bad, good}); n != 2 || err == nil {
-		t.Errorf("%d samples of a batch are accepted, error %v", n, err)
-	}
+	n, err := w.WriteBatch([]tachyon.Sample{good, good, bad, good})
+	testenv.FailIf(t, n != 2 || err == nil, "%d samples of a batch are accepted, error %v", n, err)
 	testenv.Same(t, "accepted", testenv.Must(w.WriteBatch([]tachyon.Sample{good})), 1)
 	testenv.OK(t, w.Close())
 	testenv.Same(t, "samples", d.read(t).Header().Samples, 4)
@@ -308,9 +287,7 @@ func TestCPythonLimit(t *testing.T) {
 		w := testenv.Must(New(new(void), Options{Layout: layout}))
 		w.out.raw = cpythonLimit - 100 // as after many buffers
 		for i := 0; len(w.out.buf) <= 100; i++ {
-			if err := w.Warning(); err != nil {
-				t.Fatalf("%v with %d bytes in the buffer", err, len(w.out.buf))
-			}
+			testenv.OK(t, w.Warning())
 			feed(w, i, i+1)
 		}
 		testenv.Same(t, fmt.Sprintf("%v: Warning", layout), w.Warning(), want)
@@ -351,8 +328,6 @@ func TestForget(t *testing.T) {
 			}
 			i++
 		}
-		if i != 4*n {
-			t.Errorf("%d samples", i)
-		}
+		testenv.FailIf(t, i != 4*n, "%d samples", i)
 	}
 }

@@ -181,9 +181,7 @@ func finishAndTell(t *testing.T, w *Writer, path string, samples int) string {
 	if warning != nil {
 		s = "a warning that the file has no journal; " + s
 	}
-	if err == nil && taken != samples {
-		t.Errorf("only %d of %d samples were written, but Close returns no error", taken, samples)
-	}
+	testenv.FailIf(t, err == nil && taken != samples, "only %d of %d samples were written, but Close returns no error", taken, samples)
 	return s
 }
 

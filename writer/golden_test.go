@@ -14,7 +14,7 @@ import (
 
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/internal/testenv/cmp"
+	testcmp "github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/klauspost/compress/zstd"
@@ -28,20 +28,15 @@ type told struct {
 	Stack  []tachyon.Frame
 }
 
-type threadID struct {
-	Thread uint64
-	Interp uint32
-}
-
 // contents returns the samples of each thread, in order.
-func contents(t *rapid.T, r *reader.Reader) map[threadID][]told {
-	got := map[threadID][]told{}
+func contents(t *rapid.T, r *reader.Reader) map[reader.Thread][]told {
+	got := map[reader.Thread][]told{}
 	for s := range testenv.All(t, r.Samples()) {
 		var stack []tachyon.Frame
 		for _, id := range s.Stack {
 			stack = append(stack, r.Frames()[id])
 		}
-		k := threadID{s.Thread, s.Interpreter}
+		k := reader.Thread{ID: s.Thread, Interpreter: s.Interpreter}
 		got[k] = append(got[k], told{s.Time, s.Status, stack})
 	}
 	return got
@@ -77,16 +72,16 @@ func writeThenRead(t *rapid.T) {
 	w, err := Create(path, o)
 	testenv.OK(t, err)
 	frames := rapid.SliceOfN(drawFrame, 1, 12).Draw(t, "frames")
-	threads := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) threadID {
-		return threadID{rapid.Uint64().Draw(t, "thread"), rapid.Uint32Max(2).Draw(t, "interpreter")}
+	threads := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) reader.Thread {
+		return reader.Thread{ID: rapid.Uint64().Draw(t, "thread"), Interpreter: rapid.Uint32Max(2).Draw(t, "interpreter")}
 	}), 1, 5).Draw(t, "threads")
-	last := map[threadID][]tachyon.Frame{}
-	want := map[threadID][]told{}
+	last := map[reader.Thread][]tachyon.Frame{}
+	want := map[reader.Thread][]told{}
 	total := rapid.IntRange(0, 150).Draw(t, "samples")
 	for range total {
 		k := rapid.SampledFrom(threads).Draw(t, "whose")
 		stack := drawStack(t, frames, last[k])
-		s := tachyon.Sample{Thread: k.Thread, Interpreter: k.Interp, Status: tachyon.Status(rapid.Byte().Draw(t, "status")),
+		s := tachyon.Sample{Thread: k.ID, Interpreter: k.Interpreter, Status: tachyon.Status(rapid.Byte().Draw(t, "status")),
 			Time: o.Start + rapid.OneOf(rapid.Uint64(), rapid.Uint64Max(1000)).Draw(t, "time since start")}
 		if rapid.Bool().Draw(t, "as ids") {
 			for _, f := range stack {
@@ -105,8 +100,7 @@ func writeThenRead(t *rapid.T) {
 		testenv.OK(t, w.AddMetadata("test", i))
 	}
 	testenv.OK(t, w.Close())
-	r := testenv.Must(reader.Open(path))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	if h := r.Header(); h.Start != o.Start || h.Interval != o.Interval || h.Layout != o.Layout || int(h.Threads) != len(want) {
 		t.Fatalf("header %+v of options %+v", h, o)
 	}
@@ -115,7 +109,7 @@ func writeThenRead(t *rapid.T) {
 		t.Fatalf("%d metadata objects, want %d and a checksum", len(got), meta)
 	}
 	if got := contents(t, r); !reflect.DeepEqual(got, want) { // much faster than cmp
-		t.Fatalf("written (-), read (+):\n%s", cmp.Diff(want, got))
+		t.Fatalf("written (-), read (+):\n%s", testcmp.Diff(want, got))
 	}
 }
 
@@ -198,9 +192,8 @@ func TestGoldens(t *testing.T) {
 				w := testenv.Must(New(&f, p.o))
 				p.play(t, w, i&2 == 2, len(p.samples))
 				testenv.OK(t, w.Close())
-				if got := unpack(t, f.Bytes); !bytes.Equal(got, want) {
-					t.Errorf("%s/%s, way %d: %d other bytes, want %d", folder, name, i, len(got), len(want))
-				}
+				got := unpack(t, f.Bytes)
+				testenv.FailIf(t, !bytes.Equal(got, want), "%s/%s, way %d: %d other bytes, want %d", folder, name, i, len(got), len(want))
 				// CPython's zstd takes 5.14 bytes for a sample of big.
 				if n := len(f.Bytes); !p.o.Uncompressed && (n*100 > len(packed)*108 || name == "big" && n*100 > 545*len(p.samples)) {
 					t.Errorf("%s: %d bytes compressed, CPython %d", name, n, len(packed))
@@ -243,8 +236,7 @@ type tape struct {
 }
 
 func newTape(t testing.TB, name string, l tachyon.Layout) *tape {
-	r := testenv.Must(reader.Open(goldenPath(l, name)))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(goldenPath(l, name))))
 	h := r.Header()
 	p := &tape{frames: r.Frames(), o: Options{Layout: h.Layout, Start: h.Start, Interval: h.Interval,
 		CPython: &CPythonInfo{Version: h.Python, Config: h.Config, Stats: r.Statistics()}}}
@@ -347,8 +339,7 @@ func BenchmarkJournalCost(b *testing.B) {
 			for i := range tapes {
 				p := newTape(b, name, tachyon.Document)
 				p.o.NoJournal = i == 0
-				w := testenv.Must(Create(filepath.Join(b.TempDir(), "x.tach"), p.o))
-				defer w.Close()
+				w := testenv.Closes(b, testenv.Must(Create(filepath.Join(b.TempDir(), "x.tach"), p.o)))
 				w.out.f = new(void) // the disk is not what is measured
 				tapes[i], writers[i] = p, w
 			}
@@ -372,9 +363,8 @@ func TestNoAllocs(t *testing.T) {
 		p := newTape(t, "interp", tachyon.Document)
 		w := testenv.Must(New(new(void), p.o))
 		p.play(t, w, asFrames, 50_000)
-		if n := testing.AllocsPerRun(5, func() { p.play(t, w, asFrames, 20_000) }); n > 10 {
-			t.Errorf("%v allocations for 20,000 samples (as frames: %v)", n, asFrames)
-		}
+		n := testing.AllocsPerRun(5, func() { p.play(t, w, asFrames, 20_000) })
+		testenv.FailIf(t, n > 10, "%v allocations for 20,000 samples (as frames: %v)", n, asFrames)
 		testenv.OK(t, w.Close())
 	}
 }

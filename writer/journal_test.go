@@ -75,9 +75,7 @@ func TestEveryWriteFailsWithJournal(t *testing.T) {
 			}
 			testenv.Is(t, fmt.Sprintf("write %d of %d fails: Close", fail, writes), w.Close(), errno)
 			n, finished := holds(t, path)
-			if n != taken {
-				t.Fatalf("write %d of %d fails (once: %v): %d samples were accepted, the file has %d", fail, writes, once, taken, n)
-			}
+			testenv.FailIf(t, n != taken, "write %d of %d fails (once: %v): %d samples were accepted, the file has %d", fail, writes, once, taken, n)
 			if !finished {
 				testenv.OK(t, testenv.Err(recovery.Finish(path)))
 				keeps(t, path, taken, true)
@@ -149,9 +147,7 @@ func TestEveryInstant(t *testing.T) {
 		err := errors.Join(w.Forget(5, 0), w.Close()) // Close writes the repeats of all threads
 		journal.AfterStore = nil
 		testenv.OK(t, err)
-		if instants < 100 || flushes == 0 {
-			t.Errorf("%d instants, %d flushes", instants, flushes)
-		}
+		testenv.FailIf(t, instants < 100 || flushes == 0, "%d instants, %d flushes", instants, flushes)
 		keeps(t, path, several, true)
 	}
 }
@@ -240,9 +236,7 @@ func TestOverwritten(t *testing.T) {
 		testenv.OK(t, os.WriteFile(path, b, 0o600))
 		w := testenv.Must(Create(path, Options{}))
 		testenv.OK(t, w.Close())
-		if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); err != nil || len(left) != 1 || w.Kept() != "" {
-			t.Errorf("%s: %q is left, kept is %q", name, left, w.Kept())
-		}
+		testenv.Same(t, name, fmt.Sprint(len(testenv.Must(filepath.Glob(filepath.Join(filepath.Dir(path), "*")))), w.Kept()), "1")
 	}
 }
 
@@ -357,9 +351,7 @@ func TestEveryInstantOfRecords(t *testing.T) {
 				journal.AfterStore = look
 			}
 			testenv.OK(t, addGoroutine(w, taken))
-			if n := len(w.records.open); n > wire.BlockSize {
-				t.Fatalf("a block of %d bytes", n)
-			}
+			testenv.FailIf(t, len(w.records.open) > wire.BlockSize, "a block of %d bytes", len(w.records.open))
 			testenv.OK(t, w.WriteRecords(&tachyon.Records{Progress: &tachyon.Progress{Duration: time.Duration(taken + 1)}}))
 			if taken%1000 == 999 {
 				taken++
@@ -371,9 +363,7 @@ func TestEveryInstantOfRecords(t *testing.T) {
 		err := w.Close()
 		journal.AfterStore = nil
 		testenv.OK(t, err)
-		if instants < 60 || blocks < 3 {
-			t.Errorf("%d instants, %d full blocks", instants, blocks)
-		}
+		testenv.FailIf(t, instants < 60 || blocks < 3, "%d instants, %d full blocks", instants, blocks)
 		n, _ := goroutinesIn(t, path)
 		testenv.Same(t, "goroutines", n, goroutines)
 	}
@@ -433,9 +423,8 @@ func TestObjectsKept(t *testing.T) {
 		testenv.OK(t, w.WriteRecords(&tachyon.Records{Objects: list}))
 	}
 	for range 2 {
-		if got := metadata(t, path).Objects; !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v, want\n%+v", got, want)
-		}
+		got := metadata(t, path).Objects
+		testenv.FailIf(t, !reflect.DeepEqual(got, want), "%+v, want\n%+v", got, want)
 		testenv.OK(t, w.Close())
 	}
 }

@@ -22,8 +22,7 @@ func TestMachineCrash(t *testing.T) {
 	boot = bytes.TrimSpace(boot)
 	for _, uncompressed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "x.tach")
-		w := testenv.Must(Create(path, Options{Sync: 100 * time.Millisecond, Uncompressed: uncompressed}))
-		defer w.Close()
+		w := testenv.Closes(t, testenv.Must(Create(path, Options{Sync: 100 * time.Millisecond, Uncompressed: uncompressed})))
 		last := 0
 		for n := 3500; n <= 9000; n += 2500 {
 			// Write at the speed of the disk; a profiled program is much slower.
@@ -50,9 +49,7 @@ func TestMachineCrash(t *testing.T) {
 			testenv.OK(t, errors.Join(os.WriteFile(crashed, file, 0o600), os.WriteFile(crashed+journal.Suffix, booted, 0o600)))
 			testenv.OK(t, testenv.Err(recovery.Finish(crashed)))
 			got, finished := holds(t, crashed)
-			if !finished || got < n-2000 || got > n {
-				t.Errorf("%d of %d samples after a crash", got, n)
-			}
+			testenv.FailIf(t, !finished || got < n-2000 || got > n, "%d of %d samples after a crash", got, n)
 		}
 		testenv.OK(t, w.Close())
 		keeps(t, path, last, true)
@@ -70,7 +67,5 @@ func TestSyncFails(t *testing.T) {
 		err = testenv.Err(feed(w, last, last+250))
 		testenv.Await(func() bool { return !w.sync.busy.Load() })
 	}
-	if !errors.Is(err, os.ErrClosed) || !errors.Is(w.Close(), os.ErrClosed) {
-		t.Errorf("after a failed sync: %v", err)
-	}
+	testenv.FailIf(t, !errors.Is(err, os.ErrClosed) || !errors.Is(w.Close(), os.ErrClosed), "after a failed sync: %v", err)
 }

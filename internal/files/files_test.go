@@ -1,7 +1,6 @@
 package files
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,7 +26,5 @@ func TestOpen(t *testing.T) {
 		testenv.Fails(t, path, err, want)
 	}
 	testenv.Same(t, file, string(testenv.Must(Read(file, 5))), "12345")
-	if b, err := Read(file, 4); !errors.Is(err, ErrTooLarge) || b != nil {
-		t.Errorf("%q, %v", b, err)
-	}
+	testenv.Is(t, "4 bytes", testenv.Err(Read(file, 4)), ErrTooLarge)
 }

@@ -46,9 +46,7 @@ func TestCourse(t *testing.T) {
 			}
 			got[step] += count * int64(width)
 		}
-		if count != 0 || at != len(c.events) {
-			t.Fatalf("%d remain, %d events of %d used", count, at, len(c.events))
-		}
+		testenv.FailIf(t, count != 0 || at != len(c.events), "%d remain, %d events of %d used", count, at, len(c.events))
 		for step := range got {
 			sum := int64(0)
 			for i := step * int(width); i < min(len(want), (step+1)*int(width)); i++ {
@@ -130,9 +128,8 @@ func TestServerRest(t *testing.T) {
 			s.status(viewKey{Span: Span{1 + i, 1000}}, 0)
 			time.Sleep(40 * time.Millisecond)
 		}
-		if most := time.Since(begin)/(1+restFactor) + 100*time.Millisecond; reading() < most/2 || reading() > most {
-			t.Errorf("in %v there were readings of %v, want %v at most", time.Since(begin), reading(), most)
-		}
+		most := time.Since(begin)/(1+restFactor) + 100*time.Millisecond
+		testenv.FailIf(t, reading() < most/2 || reading() > most, "in %v there were readings of %v, want %v at most", time.Since(begin), reading(), most)
 		before := reading()
 		time.Sleep(time.Minute)
 		testenv.Within(t, "readings when nobody asks any more", reading()-before, 0, mostPages*100*time.Millisecond)

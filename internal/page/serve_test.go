@@ -109,9 +109,7 @@ func TestServerSums(t *testing.T) {
 		testenv.Same(t, span, fmt.Sprint(wall, cpu, samples, samples > 0), fmt.Sprint(want.Total.Microseconds(), want.TotalCPU.Microseconds(), want.Samples, true))
 		head := s.Head.Sides[0]
 		testenv.Same(t, span, [2]time.Duration{head.Total, head.CPU}, [2]time.Duration{want.Total, want.TotalCPU})
-		if span != (page.Span{}) && int64(s.Head.Sides[0].StartUS) != span.From {
-			t.Errorf("%v: it begins at %d", span, s.Head.Sides[0].StartUS)
-		}
+		testenv.FailIf(t, span != (page.Span{}) && int64(s.Head.Sides[0].StartUS) != span.From, "%v: it begins at %d", span, s.Head.Sides[0].StartUS)
 	}
 }
 
@@ -157,9 +155,7 @@ func TestServerSecurity(t *testing.T) {
 		body, _ := io.ReadAll(a.Body)
 		a.Body.Close()
 		testenv.Same(t, c.name, a.StatusCode, c.want)
-		if c.want >= 400 && bytes.Contains(body, []byte("secret")) {
-			t.Errorf("%s: the answer has the title", c.name)
-		}
+		testenv.FailIf(t, c.want >= 400 && bytes.Contains(body, []byte("secret")), "%s: the answer has the title", c.name)
 		if h := a.Header; c.want == 200 && (h.Get("Access-Control-Allow-Origin") != "" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" ||
 			!strings.Contains(h.Get("Content-Security-Policy"), "default-src 'none'") || h.Get("Referrer-Policy") != "no-referrer") {
 			t.Errorf("%s: header %v", c.name, h)
@@ -209,9 +205,7 @@ func TestServerPartFirst(t *testing.T) {
 	}
 	close(asked)
 	first := ready(t, url, part, 0)
-	if whole := ready(t, url, "", 0); whole.Generation < first.Generation {
-		t.Errorf("the whole was read as number %d, the part as number %d", whole.Generation, first.Generation)
-	}
+	testenv.FailIf(t, ready(t, url, "", 0).Generation < first.Generation, "the whole was read before the part")
 }
 
 // TestServerFindings: the tables of a range are those of the analyses of that range.
@@ -229,9 +223,7 @@ func TestServerFindings(t *testing.T) {
 			s := ready(t, url, "what="+what+query, 0)
 			var got struct{ Sides []json.RawMessage }
 			unpack(t, get(t, fmt.Sprintf("%sdata/tables?what=%s%s&generation=%d", url, what, query, s.Generation)), &got)
-			if len(got.Sides) != 1 || string(got.Sides[0]) != string(want) || len(want) < 100 {
-				t.Errorf("%s of %v: %s, want %s", what, part, got.Sides, want)
-			}
+			testenv.FailIf(t, len(got.Sides) != 1 || string(got.Sides[0]) != string(want) || len(want) < 100, "%s of %v: %s, want %s", what, part, got.Sides, want)
 		}
 	}
 	if r, err := http.Get(url + "data/status?what=else"); err != nil || r.StatusCode != http.StatusBadRequest {
@@ -289,9 +281,7 @@ func TestMaxSize(t *testing.T) {
 	size := testenv.Must(large.Size())
 	small := testenv.Must(page.Build([]page.Input{in}, page.Options{MaxSize: size - 1000}))
 	testenv.Within(t, "bytes", testenv.Must(small.Size()), 0, size-1000)
-	if len(large.Head.LeftOut) != 0 || len(small.Head.LeftOut) == 0 {
-		t.Errorf("left out: %q and %q", large.Head.LeftOut, small.Head.LeftOut)
-	}
+	testenv.FailIf(t, len(large.Head.LeftOut) != 0 || len(small.Head.LeftOut) == 0, "left out: %q and %q", large.Head.LeftOut, small.Head.LeftOut)
 	// Much smaller: the steps of time are longer too.
 	bytes := int64(0)
 	for _, p := range large.Pieces {

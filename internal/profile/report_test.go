@@ -3,7 +3,6 @@ package profile
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,50 +125,6 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// Self times add up to everything, and the totals are those of the plain definition.
-func TestReportAddsUp(t *testing.T) {
-	p := testenv.Must(FromStream(session(t, "fan-out"), Detail{Goroutines: true}))
-	blocked := time.Duration(0)
-	for i := range p.Records {
-		if r := &p.Records[i]; r.Blocked() {
-			blocked += r.Wall
-		}
-	}
-	for _, by := range Bys {
-		r := testenv.Must(New(p, ReportOptions{By: by}))
-		sum := time.Duration(0)
-		for _, row := range r.Rows {
-			sum += row.Self
-			if row.Self > row.Total || row.Total > r.Total {
-				t.Errorf("by %s: self %d, total %d of %d", by, row.Self, row.Total, r.Total)
-			}
-		}
-		want := r.Total
-		if by == ByBlocked {
-			want = blocked
-		}
-		if sum != want || sum != r.Shown || sum < time.Second {
-			t.Errorf("by %s: self times are %d, %d is shown, want %d", by, sum, r.Shown, want)
-		}
-		if by != ByFunction {
-			continue
-		}
-		for _, row := range r.Rows {
-			self, total := time.Duration(0), time.Duration(0)
-			for _, rec := range p.Records {
-				is := func(id uint32) bool { return p.Frames[id].Func == row.Name && p.Frames[id].File == row.File }
-				if len(rec.Stack) > 0 && is(rec.Stack[0]) || len(rec.Stack) == 0 && row.Name == "[no stack]" {
-					self += rec.Wall
-				}
-				if slices.ContainsFunc(rec.Stack, is) || len(rec.Stack) == 0 && row.Name == "[no stack]" {
-					total += rec.Wall
-				}
-			}
-			testenv.Same(t, row.Name, [2]time.Duration{row.Self, row.Total}, [2]time.Duration{self, total})
-		}
-	}
-}
-
 // treeText returns nodes as text, a line for each way.
 func treeText(list []*Node, indent string) (out string) {
 	for _, n := range list {
@@ -199,9 +154,8 @@ func TestTree(t *testing.T) {
 		{Goroutine: 2, Stack: []uint32{3, 6}, State: Running, Wall: 4, CPU: 4},
 	}}
 	for _, c := range []struct {
-		o       ReportOptions
-		callers string
-		want    string
+		o             ReportOptions
+		callers, want string
 	}{
 		{ReportOptions{}, "", `
 main.worker 1004/0 24
@@ -242,8 +196,6 @@ main.a 1400/0 320
 		testenv.OK(t, err)
 		testenv.Same(t, fmt.Sprintf("%+v %s", c.o, c.callers), "\n"+treeText(tree.Nodes, ""), c.want)
 		testenv.Same(t, fmt.Sprint("nodes are cut with top ", c.o.Top), tree.NodesCut > 0, c.o.Top > 0)
-		if c.o.Top == 0 && c.callers == "" && tree.Nodes[0].Children[0].Line != 3 {
-			t.Errorf("the line of main.a is %d", tree.Nodes[0].Children[0].Line)
-		}
+		testenv.FailIf(t, c.o.Top == 0 && c.callers == "" && tree.Nodes[0].Children[0].Line != 3, "the line of main.a is %d", tree.Nodes[0].Children[0].Line)
 	}
 }

@@ -38,12 +38,10 @@ func source(t *testing.T, r *reader.Reader) *stream.Source {
 // Whatever is kept apart, the records are what one adds up sample by sample.
 func TestDetail(t *testing.T) {
 	type parts struct {
-		goroutine uint64
-		system    bool
-		state     string
-		stack     string
-		group     string
-		key       uint32
+		goroutine           uint64
+		system              bool
+		state, stack, group string
+		key                 uint32
 	}
 	type sums struct {
 		count     int64
@@ -176,9 +174,7 @@ func TestOwnCode(t *testing.T) {
 			}
 		}
 		id, ok := o.frame(stack)
-		if ok != (c.want != "") || ok && !strings.Contains(frames[id].Func, c.want) {
-			t.Errorf("%s: %s %t, want %s", c.stack, frames[id].Func, ok, c.want)
-		}
+		testenv.FailIf(t, ok != (c.want != "") || ok && !strings.Contains(frames[id].Func, c.want), "%s: %s %t, want %s", c.stack, frames[id].Func, ok, c.want)
 	}
 }
 
@@ -302,8 +298,7 @@ func TestFromTachyon(t *testing.T) {
 // A broken sample region is an error, not half a profile.
 func TestFromTachyonBroken(t *testing.T) {
 	b := testenv.Must(os.ReadFile("../../testdata/tachyon/bad/delta_cut.bin"))
-	r := testenv.Must(reader.New(bytes.NewReader(b)))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.New(bytes.NewReader(b))))
 	testenv.Fails(t, "", testenv.Err(FromTachyon(r)), "truncated record")
 }
 
@@ -339,9 +334,7 @@ func TestHugeTimes(t *testing.T) {
 	})
 	p := testenv.Must(FromTachyon(r))
 	rep := testenv.Must(New(p, ReportOptions{}))
-	if rep.Total != 1<<63-1 || rep.Rows[0].Self != rep.Total || rep.Rows[0].TotalCPU != rep.Total {
-		t.Errorf("total %d, self %d", rep.Total, rep.Rows[0].Self)
-	}
+	testenv.FailIf(t, rep.Total != 1<<63-1 || rep.Rows[0].Self != rep.Total || rep.Rows[0].TotalCPU != rep.Total, "total %d, self %d", rep.Total, rep.Rows[0].Self)
 }
 
 // Each passes on the records in parts. Added up they are those of FromStream.

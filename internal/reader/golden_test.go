@@ -1,11 +1,11 @@
 package reader_test
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
@@ -36,18 +37,12 @@ func goldens(t testing.TB, folder string) []string {
 
 // open opens a file until the test ends.
 func open(t testing.TB, path string) *reader.Reader {
-	t.Helper()
-	r := testenv.Must(reader.Open(path))
-	t.Cleanup(func() { r.Close() })
-	return r
+	return testenv.Closes(t, testenv.Must(reader.Open(path)))
 }
 
 // openBytes opens a file in memory until the test ends.
 func openBytes(t testing.TB, b []byte) *reader.Reader {
-	t.Helper()
-	r := testenv.Must(reader.New(bytes.NewReader(b)))
-	t.Cleanup(func() { r.Close() })
-	return r
+	return testenv.Closes(t, testenv.Must(reader.New(bytes.NewReader(b))))
 }
 
 // written returns a file that a writer has made.
@@ -58,6 +53,15 @@ func written(t testing.TB, o writer.Options, write func(w *writer.Writer) error)
 	testenv.OK(t, write(w))
 	testenv.OK(t, w.Close())
 	return f.Bytes
+}
+
+// isFormat checks that err is a FormatError with an offset from least to most.
+func isFormat(t testing.TB, what any, err error, least, most int) {
+	t.Helper()
+	var format *reader.FormatError
+	if !errors.As(err, &format) || format.Offset < int64(least) || format.Offset > int64(most) {
+		t.Fatalf("%v: error %v, want a FormatError at an offset from %d to %d", what, err, least, most)
+	}
 }
 
 // collect returns copies of all samples up to an error.
@@ -167,46 +171,6 @@ func gunzip(t testing.TB, path string) []byte {
 	return testenv.Must(io.ReadAll(z))
 }
 
-// dump writes the samples of a file in the form of the expected outputs: one JSON object a
-// line, in file order.
-func dump(t testing.TB, w io.Writer, r *reader.Reader) {
-	t.Helper()
-	text := func(s string) string {
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		e.Encode(s)
-		// Go escapes U+2028 and U+2029, Python does not.
-		return strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029").Replace(strings.TrimSuffix(b.String(), "\n"))
-	}
-	frames := make([]string, len(r.Frames()))
-	for i, f := range r.Frames() {
-		frames[i] = fmt.Sprintf("[%s,%s,%d]", text(f.File), text(f.Func), f.Line)
-	}
-	b := bufio.NewWriter(w)
-	for s := range testenv.All(t, r.Samples()) {
-		fmt.Fprintf(b, `{"thread_id":%d,"interpreter_id":%d,"timestamp":%d,"status":%d,"frames":[`, s.Thread, s.Interpreter, s.Time, s.Status)
-		for i, id := range s.Stack {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(frames[id])
-		}
-		b.WriteString("]}\n")
-	}
-	testenv.OK(t, b.Flush())
-}
-
-// same compares the dump of a file with the expected one.
-func same(t *testing.T, r *reader.Reader, want []byte) {
-	t.Helper()
-	var b bytes.Buffer
-	dump(t, &b, r)
-	if !bytes.Equal(b.Bytes(), want) {
-		testenv.NoDiff(t, "samples", cmp.Diff(strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")))
-	}
-}
-
 // A workload is the input of a golden file.
 type workload struct {
 	Start    uint64            `json:"start_time_us"`
@@ -241,16 +205,18 @@ func TestGolden(t *testing.T) {
 		}
 		t.Run(strings.TrimPrefix(path, testdata), func(t *testing.T) {
 			want := gunzip(t, filepath.Join(testdata, "cpython-3.15", name+".bin.expect.jsonl.gz"))
-			r := open(t, path)
-			same(t, r, want)
-			same(t, r, want) // Samples starts from the beginning each time
-			f := testenv.Must(os.Open(path))
-			defer f.Close()
-			piped := testenv.Must(reader.New(io.MultiReader(f)))
-			same(t, piped, want)
+			in := testenv.Closes(t, testenv.Must(formats.Open(path, formats.Options{})))
+			piped := testenv.Closes(t, testenv.Must(formats.OpenReader(bytes.NewReader(testenv.Must(os.ReadFile(path))), "pipe", formats.Options{})))
+			for _, in := range []*formats.Input{in, in, piped} { // Samples starts from the beginning each time
+				var b bytes.Buffer
+				testenv.OK(t, in.Dump(&b))
+				if !bytes.Equal(b.Bytes(), want) {
+					testenv.NoDiff(t, "samples", cmp.Diff(strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")))
+				}
+			}
 			var w workload
 			testenv.OK(t, json.Unmarshal(gunzip(t, filepath.Join(testdata, "cpython-3.15", name+".bin.workload.json.gz")), &w))
-			checkRest(t, r, &w)
+			checkRest(t, open(t, path), &w)
 		})
 	}
 }
@@ -272,9 +238,7 @@ func checkRest(t *testing.T, r *reader.Reader, w *workload) {
 	for _, f := range r.Frames() {
 		f := workloadFrame{f.File, f.Func, int64(f.Line), int64(f.Line + f.Span.Lines),
 			int64(f.Span.Column - 1), int64(f.Span.Column - 1 + f.Span.Columns), int64(uint8(f.Span.Opcode - 1))}
-		if !slices.Contains(w.Frames, f) {
-			t.Errorf("frame %+v is not in the input", f)
-		}
+		testenv.FailIf(t, !slices.Contains(w.Frames, f), "frame %+v is not in the input", f)
 	}
 	var config uint32
 	if w.Mode != nil {
@@ -283,9 +247,7 @@ func checkRest(t *testing.T, r *reader.Reader, w *workload) {
 	if w.Features != nil {
 		config |= 8 | *w.Features<<4
 	}
-	if h.Config != config || h.Python != [3]uint8{3, 15, 2} {
-		t.Errorf("Python %v, config %#x, want %#x", h.Python, h.Config, config)
-	}
+	testenv.FailIf(t, h.Config != config || h.Python != [3]uint8{3, 15, 2}, "Python %v, config %#x, want %#x", h.Python, h.Config, config)
 	var stats []float64
 	if s := r.Statistics(); s != nil {
 		stats = []float64{s.Duration, s.Rate, *s.ErrorRate, *s.Missed}

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,7 +72,6 @@ func TestHostile(t *testing.T) {
 		{"frames cut", one(func(b *builder) { b.frames = nil; b.frameData, b.count = []byte{0, 0, 0x80}, 1 }), "frame 0 of 1: truncated data"},
 		{"frames", one(func(b *builder) { b.frameData, b.count = make([]byte, 8), 3 }), "4 frames do not fit into 11 bytes"},
 		{"after the frames", one(func(b *builder) { b.frameData = make([]byte, 8) }), "bytes between frame table and footer"},
-		{"empty zstd region", one(func(b *builder) { b.zstd = true }), "offset 64: truncated zstd data"},
 		{"bomb of one record", one(func(b *builder) {
 			b.samples = 1
 			b.data = make([]byte, 16<<20)
@@ -98,7 +97,6 @@ func TestHostile(t *testing.T) {
 			}
 			b.compress()
 		}), "the file has 262144 samples"},
-		{"bomb of nothing", one(func(b *builder) { b.data = make([]byte, 8<<20); b.compress() }), "more than 65536 records without a sample"},
 		{"window", one(func(b *builder) {
 			var out bytes.Buffer
 			z := testenv.Must(zstd.NewWriter(&out, zstd.WithWindowSize(64<<20), zstd.WithEncoderConcurrency(1)))
@@ -156,7 +154,6 @@ func TestZstdFrames(t *testing.T) {
 		{"with content checksum", streamed.Bytes(), ""},
 		{"two", join(compress(data[:9]), compress(data[9:])), ""},
 		{"many", join(compress(data[:3]), compress(nil), compress(data[3:20]), compress(data[20:])), ""},
-		{"skippable first", join(skippable, whole), "offset 64: not a zstd frame"},
 		{"skippable last", join(whole, skippable), "not a zstd frame"},
 		{"a byte of junk", join(whole, []byte{0}), "truncated zstd data"},
 		{"a byte of a frame", join(whole, whole[:1]), "truncated zstd data"},
@@ -171,9 +168,7 @@ func TestZstdFrames(t *testing.T) {
 			f.data, f.zstd = c.region, true
 			n, err := readBytes(f.bytes())
 			check(t, err, "", c.want)
-			if c.want == "" && n != 2 {
-				t.Errorf("%d samples", n)
-			}
+			testenv.FailIf(t, c.want == "" && n != 2, "%d samples", n)
 		})
 	}
 }
@@ -214,10 +209,7 @@ func FuzzReader(f *testing.F) {
 func fuzzRead(t *testing.T, b []byte) {
 	r, err := reader.New(bytes.NewReader(b))
 	if err != nil {
-		var format *reader.FormatError
-		if !errors.As(err, &format) || format.Offset < 0 || format.Offset > int64(len(b)) || r != nil {
-			t.Fatalf("New: %v, %v", r, err)
-		}
+		isFormat(t, r, err, 0, len(b))
 		return
 	}
 	defer r.Close()
@@ -226,10 +218,7 @@ func fuzzRead(t *testing.T, b []byte) {
 	n, threads := uint64(0), map[reader.Thread]bool{}
 	for s, err := range r.Samples() {
 		if err != nil {
-			var format *reader.FormatError
-			if s != nil || !errors.As(err, &format) || format.Offset < 0 {
-				t.Fatalf("sample %d: %v, %v", n, s, err)
-			}
+			isFormat(t, s, err, 0, math.MaxInt)
 			return
 		}
 		n++
@@ -285,10 +274,8 @@ func fuzzMetadata(t *testing.T, data []byte) {
 	defer r.Close()
 	m, err := r.Metadata()
 	if err != nil {
-		var format *reader.FormatError
-		if !errors.As(err, &format) || format.Offset < 0 || format.Offset > int64(len(data)) || m != nil {
-			t.Fatalf("Metadata: %v, %v", m, err)
-		}
+		isFormat(t, "Metadata", err, 0, len(data))
+		testenv.Same(t, "metadata", m, nil)
 		return
 	}
 	for _, o := range r.MetadataObjects() {

@@ -45,9 +45,7 @@ func TestClose(t *testing.T) {
 	for _, f := range r.Frames() {
 		names += strings.Count(f.File, ".go")
 	}
-	if names < 1000 {
-		t.Errorf("%d names", names)
-	}
+	testenv.FailIf(t, names < 1000, "%d names", names)
 }
 
 // TestBreak ends an iteration early and starts another one.
@@ -86,13 +84,8 @@ func TestTruncatedWhileOpen(t *testing.T) {
 			testenv.OK(t, os.Truncate(path, 4096))
 		}
 	}
-	var format *reader.FormatError
-	if !errors.As(err, &format) || format.File != path {
-		t.Fatalf("after %d samples of %d: error %v", n, r.Header().Samples, err)
-	}
-	if _, err := r.Metadata(); err != nil {
-		t.Error(err) // the metadata are in memory
-	}
+	check(t, err, path, "offset")
+	testenv.OK(t, testenv.Err(r.Metadata())) // the metadata are in memory
 }
 
 // TestManyThreads reads samples of thousands of threads in random order, with different
@@ -165,9 +158,7 @@ func TestBatches(t *testing.T) {
 		r.Close()
 		files++
 	}
-	if files < 50 {
-		t.Errorf("only %d files", files)
-	}
+	testenv.FailIf(t, files < 50, "only %d files", files)
 }
 
 func compareBatches(t *testing.T, name string, r *reader.Reader) {
@@ -243,8 +234,7 @@ func follow(t *testing.T, uncompressed, atOnce bool) {
 	const start = 1_795_234_224_000_000
 	w := testenv.Must(writer.Create(path, writer.Options{Start: start, Interval: 1000, Uncompressed: uncompressed}))
 	testenv.OK(t, w.Provisional(tachyon.KindSession, &tachyon.Session{Program: "p", Source: "native"}))
-	f := testenv.Must(reader.Follow(path))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(reader.Follow(path)))
 	got := map[reader.Thread][]string{}
 	goroutines := map[uint64]string{}
 	var threads []reader.Thread

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -62,7 +63,7 @@ func TestPeerCPython(t *testing.T) {
 		cmd := exec.Command(testenv.Python315(t), "-c", replay, path)
 		cmd.Stdout, cmd.Stderr = want, os.Stderr
 		testenv.OK(t, cmd.Run())
-		dump(t, got, open(t, path))
+		testenv.OK(t, testenv.Closes(t, testenv.Must(formats.Open(path, formats.Options{}))).Dump(got))
 		testenv.SameList(t, path, got.Sum(nil), want.Sum(nil))
 	}
 }

@@ -37,10 +37,7 @@ func TestByteOrder(t *testing.T) {
 			b.record(1<<40, 7, wire.Suffix, 1<<64-1, 1, 1, 2, 1, 1)
 			t.Run(fmt.Sprint(layout, order), func(t *testing.T) {
 				r := openBytes(t, b.bytes())
-				got, err := collect(r)
-				if d := cmp.Diff(want, got); d != "" || err != nil {
-					t.Errorf("samples differ (-want +got):\n%s%v", d, err)
-				}
+				testenv.NoDiff(t, "samples", cmp.Diff(want, testenv.Must(collect(r))))
 				cut(t, b)
 				b.compress()
 				cut(t, b)
@@ -56,9 +53,7 @@ func cut(t *testing.T, b builder) {
 	whole := b.data
 	for n := range whole {
 		b.data = whole[:n]
-		if _, err := readBytes(b.bytes()); err == nil {
-			t.Errorf("no error with samples up to %d of %d", n, len(whole))
-		}
+		testenv.FailIf(t, testenv.Err(readBytes(b.bytes())) == nil, "no error with samples up to %d of %d", n, len(whole))
 	}
 }
 
@@ -125,15 +120,11 @@ func TestMetadata(t *testing.T) {
 	}
 	want.Checksum = got.Checksum
 	testenv.NoDiff(t, "metadata", cmp.Diff(want, got))
-	if list := r.MetadataObjects(); len(list) != 6 || list[2] != `{"gotach":"future","x":1}` {
-		t.Errorf("objects %q", list)
-	}
+	testenv.Same(t, "objects", fmt.Sprint(len(r.MetadataObjects()), r.MetadataObjects()[2]), `6{"gotach":"future","x":1}`)
 
 	file[70] ^= 1
 	present, err := openBytes(t, file).VerifyChecksum()
-	if !present || !errors.Is(err, reader.ErrChecksum) {
-		t.Errorf("VerifyChecksum of a changed file: %t, %v", present, err)
-	}
+	testenv.FailIf(t, !present || !errors.Is(err, reader.ErrChecksum), "VerifyChecksum of a changed file: %t, %v", present, err)
 }
 
 func TestMetadataForeignOrBroken(t *testing.T) {
@@ -150,15 +141,11 @@ func TestMetadataForeignOrBroken(t *testing.T) {
 		b := builder{strings: []string{c.text}}
 		m, err := openBytes(t, b.bytes()).Metadata()
 		if c.want == "" {
-			if err != nil || m.Session != nil {
-				t.Errorf("%q: %+v, %v", c.text, m, err)
-			}
+			testenv.FailIf(t, err != nil || m.Session != nil, "%q: %+v, %v", c.text, m, err)
 			continue
 		}
-		var format *reader.FormatError
-		if !errors.As(err, &format) || format.Offset != 64 || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: error %v, want %q at 64", c.text, err, c.want)
-		}
+		isFormat(t, c.text, err, 64, 64)
+		testenv.Fails(t, c.text, err, c.want)
 	}
 	b := builder{strings: []string{`{"gotach":"session"}`, `{"gotach":"session"}`}}
 	testenv.Fails(t, "two sessions", testenv.Err(openBytes(t, b.bytes()).Metadata()), "more than one object of this kind")
@@ -257,9 +244,7 @@ func TestBad(t *testing.T) {
 			}
 			n, err := drain(reader.Open(path))
 			check(t, err, path, want)
-			if !bad && n != v.Samples {
-				t.Errorf("%d samples, want %d", n, v.Samples)
-			}
+			testenv.FailIf(t, !bad && n != v.Samples, "%d samples, want %d", n, v.Samples)
 			b := testenv.Must(os.ReadFile(path))
 			m, err := readBytes(b)
 			check(t, err, "", want)
@@ -290,9 +275,8 @@ func TestUnfinished(t *testing.T) {
 		b := make([]byte, size)
 		testenv.Is(t, fmt.Sprintf("%d zero bytes", size), testenv.Err(readBytes(b)), reader.ErrUnfinished)
 		b[0] = 1
-		if _, err := readBytes(b); err == nil || errors.Is(err, reader.ErrUnfinished) {
-			t.Errorf("%d bytes of another file: %v", size, err)
-		}
+		_, err := readBytes(b)
+		testenv.FailIf(t, err == nil || errors.Is(err, reader.ErrUnfinished), "%d bytes of another file: %v", size, err)
 	}
 	testenv.Is(t, "no file", testenv.Err(reader.Open(filepath.Join(t.TempDir(), "none"))), os.ErrNotExist)
 	testenv.Fails(t, "a directory", testenv.Err(reader.Open(t.TempDir())), "it is a folder")
@@ -302,9 +286,7 @@ func TestUnfinished(t *testing.T) {
 // frames, as the format's document says. CPython keeps the innermost ones.
 func TestSuffixKeepsOutermost(t *testing.T) {
 	list, err := collect(open(t, filepath.Join(testdata, "bad", "suffix_new0_shared_lt_depth.bin")))
-	if err != nil || len(list) != 2 || len(list[0].Stack) != 3 || !slices.Equal(list[1].Stack, list[0].Stack[1:]) {
-		t.Errorf("samples %v, %v", list, err)
-	}
+	testenv.FailIf(t, err != nil || len(list) != 2 || len(list[0].Stack) != 3 || !slices.Equal(list[1].Stack, list[0].Stack[1:]), "samples %v, %v", list, err)
 }
 
 // TestTruncated truncates files at every byte. The Reader must return an error and never panic. TestByteOrder truncates only the samples.
@@ -312,9 +294,7 @@ func TestTruncated(t *testing.T) {
 	for _, path := range []string{"cpython-3.15/tiny.bin", "cpython-3.15/tiny.zstd.bin", "cpython-3.15/meta.bin", "document-v2/tiny.bin", "document-v2/tiny.zstd.bin", "bad/ok_big_endian.bin"} {
 		b := testenv.Must(os.ReadFile(filepath.Join(testdata, path)))
 		for n := range b {
-			if _, err := readBytes(b[:n]); err == nil {
-				t.Errorf("%s: no error with %d of %d bytes", path, n, len(b))
-			}
+			testenv.FailIf(t, testenv.Err(readBytes(b[:n])) == nil, "%s: no error with %d of %d bytes", path, n, len(b))
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -86,14 +85,12 @@ func TestDamagedSection(t *testing.T) {
 		changed[start+i] ^= 0x10
 		r := openBytes(t, changed)
 		_, err := r.VerifyChecksum()
-		if want := fmt.Sprintf("offset %d: record section: wrong checksum", start); !errors.Is(err, reader.ErrChecksum) || !strings.Contains(err.Error(), want) {
-			t.Fatalf("byte %d: %v", i, err)
-		}
+		testenv.Is(t, i, err, reader.ErrChecksum)
+		testenv.Fails(t, fmt.Sprint("byte ", i), err, fmt.Sprintf("offset %d: record section: wrong checksum", start))
 		m, err := r.Metadata()
-		var format *reader.FormatError
-		if err == nil || m != nil || !errors.As(err, &format) || format.Offset < int64(start) || !strings.Contains(err.Error(), "record section: ") {
-			t.Fatalf("byte %d: %v, %v", i, m, err)
-		}
+		isFormat(t, i, err, start, len(data))
+		testenv.Same(t, "metadata", m, nil)
+		testenv.Fails(t, fmt.Sprint("byte ", i), err, "record section: ")
 	}
 }
 
@@ -139,16 +136,12 @@ func TestManyGoroutines(t *testing.T) {
 			return err
 		})
 		size := float64(len(file)) / n
-		if most := map[bool]float64{false: 16, true: 32}[o.Uncompressed]; size > most {
-			t.Errorf("%.1f bytes a goroutine, want at most %.0f", size, most)
-		}
+		testenv.FailIf(t, size > map[bool]float64{false: 16, true: 32}[o.Uncompressed], "%.1f bytes a goroutine", size)
 		r := openBytes(t, file)
 		testenv.Same(t, "a checksum", testenv.Must(r.VerifyChecksum()), true)
 		testenv.Same(t, "statistics are there", r.Statistics() != nil, o.Layout == tachyon.CPython315)
-		m, err := r.Metadata()
-		if err != nil || len(m.Goroutines) != n {
-			t.Fatalf("%v, %v", m, err)
-		}
+		m := testenv.Must(r.Metadata())
+		testenv.Same(t, "goroutines", len(m.Goroutines), n)
 		for i := range uint64(n) {
 			if want := goroutine(i); !reflect.DeepEqual(m.Goroutines[i], want) {
 				t.Fatalf("goroutine %d is %+v, want %+v", i, m.Goroutines[i], want)
@@ -175,12 +168,10 @@ func FuzzRecords(f *testing.F) {
 		}
 		data := sectionFile(section)
 		testenv.Bounded(t, 256<<20+2000*len(data), func() {
-			r := testenv.Must(reader.New(bytes.NewReader(data)))
-			defer r.Close()
+			r := testenv.Closes(t, testenv.Must(reader.New(bytes.NewReader(data))))
 			m, err := r.Metadata()
-			var format *reader.FormatError
-			if err != nil && (!errors.As(err, &format) || format.Offset < 0 || format.Offset > int64(len(data)) || m != nil) {
-				t.Fatalf("%v, %v", m, err)
+			if err != nil {
+				isFormat(t, m, err, 0, len(data))
 			}
 			for range r.Batches(nil, tachyon.MaxTime) {
 			}
@@ -243,8 +234,7 @@ func TestLateTimes(t *testing.T) {
 		}))
 		check(t, testenv.Err(r.Overview()), "", "the session's duration of ")
 		path := filepath.Join(t.TempDir(), "x.tach")
-		w := testenv.Must(writer.Create(path, writer.Options{}))
-		defer w.Close()
+		w := testenv.Closes(t, testenv.Must(writer.Create(path, writer.Options{})))
 		testenv.OK(t, w.Provisional(tachyon.KindSession, tachyon.Session{}))
 		testenv.OK(t, w.WriteRecords(&tachyon.Records{Progress: &tachyon.Progress{Duration: d}}))
 		r = open(t, path)

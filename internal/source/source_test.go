@@ -99,9 +99,7 @@ func TestBelow(t *testing.T) {
 	}
 	r := testenv.Must(Below([]string{dir}))
 	for _, name := range []string{"a.php", filepath.Join(dir, "a.php")} {
-		if f := r.Read(name); f == nil || !f.Shows("anything", 1) {
-			t.Errorf("%s is not read", name)
-		}
+		testenv.FailIf(t, r.Read(name) == nil || !r.Read(name).Shows("anything", 1), "%s is not read", name)
 	}
 	for _, name := range []string{"id_rsa", "sort/slice.go", filepath.Join(dir, "../a.php"), "/etc/passwd"} {
 		testenv.Same(t, name, r.Read(name), nil)

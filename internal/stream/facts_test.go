@@ -68,9 +68,7 @@ func TestLabels(t *testing.T) {
 			testenv.Same(t, "no labels", l, nil)
 			return
 		}
-		if !maps.Equal(l.Map(), set) || add(maps.Clone(set)) != l {
-			t.Fatalf("%q, want %q", l.Map(), set)
-		}
+		testenv.FailIf(t, !maps.Equal(l.Map(), set) || add(maps.Clone(set)) != l, "%q, want %q", l.Map(), set)
 		other := rapid.MapOfN(text, text, 1, 5).Draw(t, "other")
 		testenv.Same(t, "equal labels are the same", add(other) == l, maps.Equal(set, other))
 		keys := slices.Concat(slices.Collect(maps.Keys(set)), slices.Collect(maps.Keys(other)))
@@ -165,9 +163,8 @@ func TestSeamsLabels(t *testing.T) {
 			s.trim()
 		}
 	}
-	if s.trim(); len(s.labels) > maxCarried || s.used != 10 {
-		t.Errorf("%d labels of %d threads", len(s.labels), s.used)
-	}
+	s.trim()
+	testenv.FailIf(t, len(s.labels) > maxCarried || s.used != 10, "%d labels of %d threads", len(s.labels), s.used)
 }
 
 func TestIDSet(t *testing.T) {
@@ -177,9 +174,7 @@ func TestIDSet(t *testing.T) {
 		id := rapid.OneOf(rapid.Uint64Range(0, 2000), rapid.Uint64())
 		for range rapid.IntRange(0, 300).Draw(t, "adds") {
 			n := id.Draw(t, "id")
-			if set.has(n) != want[n] || set.add(n) == want[n] || !set.has(n) {
-				t.Fatalf("id %d was in the set: %v", n, want[n])
-			}
+			testenv.FailIf(t, set.has(n) != want[n] || set.add(n) == want[n] || !set.has(n), "id %d was in the set: %v", n, want[n])
 			want[n] = true
 		}
 	})

@@ -92,9 +92,7 @@ func TestSelect(t *testing.T) {
 				for s := range testenv.All(t, src.Samples()) {
 					wall += s.Wall
 					cpu += s.CPU()
-					if !s.NotSeen && int64(s.Time-src.Header().Start) < 0 {
-						t.Errorf("%v: a sample before the start", &c.sel)
-					}
+					testenv.FailIf(t, !s.NotSeen && int64(s.Time-src.Header().Start) < 0, "%v: a sample before the start", &c.sel)
 				}
 			}
 			want := c.wall
@@ -137,20 +135,15 @@ func TestUnselected(t *testing.T) {
 			wall[0] += s.Wall
 		}
 	}
-	if wall != [2]time.Duration{2 * time.Second, 6 * time.Second} || src.Goroutines() != 1 {
-		t.Errorf("%v of %d goroutines", wall, src.Goroutines())
-	}
-	if !src.Selects() || src.Limit() != 1<<64-1 {
-		t.Errorf("%v, %d", src.Selects(), src.Limit())
-	}
+	testenv.FailIf(t, wall != [2]time.Duration{2 * time.Second, 6 * time.Second} || src.Goroutines() != 1, "%v of %d goroutines", wall, src.Goroutines())
+	testenv.FailIf(t, !src.Selects() || src.Limit() != 1<<64-1, "%v, %d", src.Selects(), src.Limit())
 }
 
 // What the quota took is that of the files that have selected time. If only a part of one is selected, it says of how much it is.
 func TestSelectThrottled(t *testing.T) {
 	for _, c := range []struct {
-		since, until string
-		throttled    time.Duration
-		of           time.Duration
+		since, until  string
+		throttled, of time.Duration
 	}{
 		{"", "4s", 4 * time.Millisecond, 0},
 		{"4s", "", 8 * time.Millisecond, 0},

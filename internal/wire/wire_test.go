@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -28,9 +29,7 @@ func TestStatistics(t *testing.T) {
 	} {
 		b := testenv.Must(EncodeStatistics(&s))
 		got, size, _, err := DecodeStatistics(append([]byte("frames"), b...), binary.LittleEndian)
-		if err != nil || size != len(b) {
-			t.Errorf("%d of %d bytes, %v", size, len(b), err)
-		}
+		testenv.FailIf(t, err != nil || size != len(b), "%d of %d bytes, %v", size, len(b), err)
 		testenv.NoDiff(t, "", cmp.Diff(&s, got))
 		binary.LittleEndian.PutUint64(b[8:], math.Float64bits(nan))
 		if _, _, before, err := DecodeStatistics(b, binary.LittleEndian); err == nil || before != len(b)-8 {
@@ -76,9 +75,7 @@ func TestTail(t *testing.T) {
 		tail.Frames(AppendFrame(tail.Buffer(), h.Layout, 0, 1, 64, nil), 1)
 		tail.Frames(AppendFrame(tail.Buffer(), h.Layout, 1, 0, -1, nil), 1)
 		size, err := tail.End(statistics)
-		if err != nil || size != int64(b.Len()) {
-			t.Fatalf("%d of %d bytes, %v", size, b.Len(), err)
-		}
+		testenv.FailIf(t, err != nil || size != int64(b.Len()), "%d of %d bytes, %v", size, b.Len(), err)
 		foot := DecodeFooter(b.Bytes()[size-tachyon.FooterSize:], binary.LittleEndian)
 		testenv.Same(t, "footer", foot, Footer{Strings: 4, Frames: 2, Size: uint64(size)})
 		text := b.String()
@@ -124,9 +121,7 @@ func TestRegions(t *testing.T) {
 		"none":  {RawFrame(nil), nil},
 	} {
 		got, err := d.DecodeAll(c.region, nil)
-		if err != nil || !bytes.Equal(got, c.want) || len(c.region) == 0 {
-			t.Errorf("%s: %d bytes, want %d; %v", name, len(got), len(c.want), err)
-		}
+		testenv.FailIf(t, err != nil || !bytes.Equal(got, c.want) || len(c.region) == 0, "%s: %d bytes, want %d; %v", name, len(got), len(c.want), err)
 	}
 	testenv.Same(t, "end of a region of whole frames", len(EndRegion(zstdOn, start+1, false)), 0)
 	testenv.Same(t, "end of an uncompressed region", len(EndRegion(tachyon.CompressionNone, start, false)), 0)
@@ -184,19 +179,12 @@ func TestBytes(t *testing.T) {
 }
 
 func goroutines() *rapid.Generator[tachyon.Goroutine] {
-	text := rapid.OneOf(rapid.SampledFrom([]string{"", "main.main", "k", "v"}), rapid.StringN(0, 20, -1))
-	number := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 5000))
-	us := rapid.OneOf(rapid.Uint64Range(0, tachyon.MaxTime), rapid.Uint64Range(0, 5000))
-	span := rapid.Custom(func(t *rapid.T) tachyon.LabelSpan {
-		return tachyon.LabelSpan{From: us.Draw(t, "from"), Labels: rapid.MapOfN(text, text, 0, 4).Draw(t, "labels")}
-	})
-	return rapid.Custom(func(t *rapid.T) tachyon.Goroutine {
-		return tachyon.Goroutine{
-			ID: number.Draw(t, "id"), Parent: number.Draw(t, "parent"),
-			CreatedBy: text.Draw(t, "by"), CreatedAt: text.Draw(t, "at"),
-			First: us.Draw(t, "first"), Last: us.Draw(t, "last"), FirstWeight: us.Draw(t, "weight"),
-			Labels: rapid.SliceOfN(span, 0, 4).Draw(t, "spans"),
-		}
+	text := rapid.OneOf(rapid.SampledFrom([]string{"", "main.main", "k", "v"}), rapid.StringN(0, 20, -1)).AsAny()
+	id := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 5000)).AsAny()
+	us := rapid.OneOf(rapid.Uint64Range(0, tachyon.MaxTime), rapid.Uint64Range(0, 5000)).AsAny()
+	return rapid.MakeCustom[tachyon.Goroutine](rapid.MakeConfig{
+		Kinds:  map[reflect.Kind]*rapid.Generator[any]{reflect.String: text, reflect.Uint64: us},
+		Fields: map[reflect.Type]map[string]*rapid.Generator[any]{reflect.TypeFor[tachyon.Goroutine](): {"ID": id, "Parent": id}},
 	})
 }
 
@@ -211,9 +199,8 @@ func decode(t rapid.TB, block []byte) (list []tachyon.Goroutine) {
 	}
 	i := 0
 	if at, err := DecodeWeights(b, func(id, weight uint64) error {
-		if g := list[i]; g.ID != id || g.FirstWeight != weight {
-			t.Errorf("weight %d of %d, want %d of %d", weight, id, g.FirstWeight, g.ID)
-		}
+		g := list[i]
+		testenv.FailIf(t, g.ID != id || g.FirstWeight != weight, "weight %d of %d, want %d of %d", weight, id, g.FirstWeight, g.ID)
 		i++
 		return nil
 	}); err != nil || i != len(list) {
@@ -313,22 +300,17 @@ func TestLargeRecords(t *testing.T) {
 			got.Add(&part)
 		}
 	}
-	if got.Last != 9000 || got.First != 2 || len(got.Labels) != 101 || got.CreatedBy != huge[:maxText] {
-		t.Fatalf("%d to %d, %d spans", got.First, got.Last, len(got.Labels))
-	}
+	testenv.FailIf(t, got.Last != 9000 || got.First != 2 || len(got.Labels) != 101 || got.CreatedBy != huge[:maxText], "%d to %d, %d spans", got.First, got.Last, len(got.Labels))
 	for i, span := range got.Labels[:100] {
 		if span.From != uint64(i) || span.Labels["n"] != "v" || span.Labels["k"] != huge[:maxText] {
 			t.Fatalf("span %d is from %d, with %d bytes", i, span.From, len(span.Labels["k"]))
 		}
 	}
-	if n := len(got.Labels[100].Labels); n < 10 || n > 20 {
-		t.Errorf("%d labels of 64 KB in a record", n)
-	}
+	testenv.Within(t, "labels of 64 KB in a record", len(got.Labels[100].Labels), 10, 20)
 	for at := 0; at < len(b); {
 		_, n := cutRecord(b[at:])
-		if at += n; n > maxRecord+maxText+100 {
-			t.Errorf("a record of %d bytes", n)
-		}
+		at += n
+		testenv.Within(t, "bytes of a record", n, 1, maxRecord+maxText+100)
 	}
 }
 
@@ -339,9 +321,8 @@ func TestDamagedRecords(t *testing.T) {
 	for n := 1; n < len(b); n++ {
 		seen := 0
 		at, err := DecodeRecords(b[:n], func(Record) error { seen++; return nil })
-		if whole := WholeRecords(b[:n]); seen > 0 || whole < n && (err == nil || at != whole) {
-			t.Errorf("the first %d of %d bytes: %d goroutines, at %d, %v", n, len(b), seen, at, err)
-		}
+		whole := WholeRecords(b[:n])
+		testenv.FailIf(t, seen > 0 || whole < n && (err == nil || at != whole), "the first %d of %d bytes: %d goroutines, at %d, %v", n, len(b), seen, at, err)
 	}
 	for _, c := range []struct{ b, want string }{
 		{"\x00", "truncated record"},
