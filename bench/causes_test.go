@@ -143,9 +143,7 @@ func sourceOf(t *testing.T, path string, o stream.Options) *stream.Source {
 func buildIn(t *testing.T, folder string, args ...string) {
 	build := exec.Command("go", append([]string{"build"}, args...)...)
 	build.Dir, build.Env = folder, append(os.Environ(), "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.Run(t, build)
 }
 
 // run runs a program and returns the path of its profile.
@@ -160,9 +158,7 @@ func (c *cause) run(t *testing.T, bin, dir string, length time.Duration) string 
 	} else {
 		out, err = cmd.CombinedOutput()
 	}
-	if err != nil {
-		t.Errorf("%s: %v\n%s", c.Name, err, out)
-	}
+	testenv.FailIf(t, err != nil, "%s: %v\n%s", c.Name, err, out)
 	return path
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/diff"
 	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/stream"
@@ -41,9 +42,7 @@ func TestMeasureServers(t *testing.T) {
 					_, rows, _ := strings.Cut(table, "apart\n")
 					first, _, _ := strings.Cut(rows, "\n")
 					var points float64
-					if _, err := fmt.Sscan(strings.Join(strings.Fields(first)[8:9], ""), &points); err != nil {
-						t.Fatalf("%v in\n%s", err, table)
-					}
+					testenv.Must(fmt.Sscan(strings.Join(strings.Fields(first)[8:9], ""), &points))
 					t.Log(first)
 					return points
 				})
@@ -80,9 +79,7 @@ func TestMeasureIdle(t *testing.T) {
 	for _, server := range []string{"nats", "etcd"} {
 		t.Run(server, func(t *testing.T) {
 			judge.AtMost(t, "cost in an idle server: "+server, "% of a core", 0.4, func() (percent float64) {
-				if _, err := fmt.Sscan(runServer(t, "alone", bin, "idle/"+server, "30", t.TempDir()), &percent); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(fmt.Sscan(runServer(t, "alone", bin, "idle/"+server, "30", t.TempDir()), &percent))
 				return percent
 			})
 		})
@@ -99,12 +96,8 @@ func buildServers(t *testing.T, tags string) (bin string) {
 // requestsOff returns by how many percent the worst figure of a session is off what the program logged. Programs whose
 // clients keep the log know how long their requests took with the way there, so their percentiles are not compared.
 func requestsOff(t *testing.T, folder string, byClients bool) (worst float64) {
-	text, err := os.ReadFile(filepath.Join(folder, "requests.json"))
 	var log map[string][][2]int64 // when each ended, and how long it took, µs
-	if err == nil {
-		err = json.Unmarshal(text, &log)
-	}
-	testenv.OK(t, err)
+	testenv.OK(t, json.Unmarshal(testenv.Must(os.ReadFile(filepath.Join(folder, "requests.json"))), &log))
 	file := testenv.Must(reader.Open(filepath.Join(folder, "gotach.tach")))
 	defer file.Close()
 	src := testenv.Must(stream.New([]stream.File{{Stream: file}}, stream.Options{Labels: true}))
@@ -170,4 +163,63 @@ func runServer(t *testing.T, condition string, command ...string) string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return string(out)
+}
+
+// TestMeasureChanges compares real programs before a change and after it, as gotach diff does: what changed is the first row
+// that is different. Two runs of one program have no row that is. At night that is also a proxy of caddy whose pool of
+// connections is bigger, and each beside another program that spins.
+func TestMeasureChanges(t *testing.T) {
+	testenv.Night(t, "many pairs of ten seconds")
+	changes := map[string]struct{ after, row string }{
+		"jobs": {"jobs-checked", "main.check"}, // 4 % of the CPU time, in a function that the others call too
+		"leak": {"leak-faster", "[chan receive] main.forgotten"},
+		"pool": {"pool-bigger", "[select] github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy.(*HTTPTransport).RoundTrip in net/http.(*Transport).getConn"},
+	}
+	bin := buildServers(t, "")
+	record := func(t *testing.T, condition, load string) string {
+		dir := t.TempDir()
+		runServer(t, condition, bin, "alone/"+load, "10", dir)
+		return filepath.Join(dir, "gotach.tach")
+	}
+	for _, condition := range []string{"alone", "beside 1"} {
+		for _, load := range []string{"jobs", "leak", "pool"} {
+			t.Run(load+", "+condition, func(t *testing.T) {
+				change := changes[load]
+				before := record(t, condition, load)
+				judge.AtMost(t, load+", "+condition+": runs in which something else is first", "misses", 0, func() float64 {
+					if first := firstDifferent(t, before, record(t, condition, change.after)); first != change.row {
+						t.Logf("%q is first", first)
+						return 1
+					}
+					return 0
+				})
+				judge.AtMost(t, load+", "+condition+": runs of one program that differ", "runs", 0, func() float64 {
+					again := record(t, condition, load)
+					first := firstDifferent(t, before, again)
+					before = again
+					if first != "" {
+						t.Logf("%q differs", first)
+						return 1
+					}
+					return 0
+				})
+			})
+		}
+	}
+}
+
+// firstDifferent returns the first row that is different in two files, "" if none is.
+func firstDifferent(t *testing.T, paths ...string) string {
+	var sides [2][]*analyze.Samples
+	for i, path := range paths {
+		src := sourceOf(t, path, stream.Options{Creators: true})
+		sides[i] = []*analyze.Samples{analyze.NewSamples(path, src)}
+	}
+	d := testenv.Must(diff.Find(sides[0], sides[1], diff.Options{}))
+	for _, r := range d.Rows {
+		if r.Level != diff.LevelWhole && r.Significant {
+			return r.Name
+		}
+	}
+	return ""
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
 
 	"github.com/chromedp/chromedp"
 )
@@ -37,9 +38,8 @@ func TestPeerPageBlocked(t *testing.T) {
 			want = append(want, fmt.Sprintf("%s|%d|%d", row.Name, row.Line, row.Self))
 		}
 		slices.Sort(want)
-		if sorted := slices.Sorted(slices.Values(got)); !slices.Equal(sorted, want) || len(want) == 0 {
-			t.Errorf("blocked at\n%s\nthe report has\n%s", strings.Join(sorted, "\n"), strings.Join(want, "\n"))
-		}
+		sorted := slices.Sorted(slices.Values(got))
+		testenv.FailIf(t, !slices.Equal(sorted, want) || len(want) == 0, "blocked at\n%s\nthe report has\n%s", strings.Join(sorted, "\n"), strings.Join(want, "\n"))
 	}
 	same(in)
 	r := p.selects(0.25, 0.4)
@@ -48,9 +48,7 @@ func TestPeerPageBlocked(t *testing.T) {
 	row := `[...document.querySelectorAll('#blocked tr[data-name]')].find((r) => r.dataset.name.startsWith('[sync.Mutex.Lock]'))`
 	p.wait(row + `.querySelector('.name').textContent === 'main.(*cache).get app.go:60[sync.Mutex.Lock]'`)
 	colour := eval[[]string](p, `[`+row+`.querySelector('.swatch'), `+row+`.querySelector('.meter i'), document.querySelector('[data-key=class5] .swatch')].map((e) => getComputedStyle(e).backgroundColor)`)
-	if colour[0] != colour[2] || colour[1] != colour[2] {
-		t.Errorf("the colours of a lock's wait in table, bar and legend are %v", colour)
-	}
+	testenv.FailIf(t, colour[0] != colour[2] || colour[1] != colour[2], "the colours of a lock's wait in table, bar and legend are %v", colour)
 
 	in = pagetest.File(t, session)
 	survey := testenv.Must(report.NewSurvey(testenv.Must(in.Open(report.Options{}.Stream())), report.Options{}, nil))
@@ -58,9 +56,8 @@ func TestPeerPageBlocked(t *testing.T) {
 	resting.Records = survey.Resting
 	want := len(testenv.Must(profile.New(&resting, profile.ReportOptions{By: profile.ByBlocked})).Rows)
 	p = open(t, pagetest.Write(t, page.Options{}, in), "", 1280, 800)
-	if got := eval[int](p, `document.querySelectorAll('#blocked .part ~ tr').length`); got != want || want == 0 {
-		t.Errorf("%d rows wait at one place from begin to end, want %d", got, want)
-	}
+	got := eval[int](p, `document.querySelectorAll('#blocked .part ~ tr').length`)
+	testenv.FailIf(t, got != want || want == 0, "%d rows wait at one place from begin to end, want %d", got, want)
 }
 
 // session is the recording of a program that waits at some places from begin to end.
@@ -86,13 +83,10 @@ func TestPeerPageInstant(t *testing.T) {
 		got := eval[[]string](p, `gotach.stacks().map((g) => g.id + ' ' + g.state + ' ' + g.frames[0])`)
 		slices.Sort(want)
 		slices.Sort(got)
-		if len(want) < 2 || len(got) != len(x.Goroutines) {
-			t.Fatalf("at %d µs the page has %d goroutines, stacks has %d, %d of them seen", at, len(got), len(x.Goroutines), len(want))
-		}
+		testenv.Same(t, fmt.Sprintf("goroutines at %d µs", at), len(got), len(x.Goroutines))
+		testenv.FailIf(t, len(want) < 2, "only %d goroutines were seen at %d µs", len(want), at)
 		for _, line := range want {
-			if !slices.Contains(got, line) {
-				t.Errorf("at %d µs the page lacks %s, it has\n%s", at, line, strings.Join(got, "\n"))
-			}
+			testenv.FailIf(t, !slices.Contains(got, line), "at %d µs the page lacks %s, it has\n%s", at, line, strings.Join(got, "\n"))
 		}
 	}
 	// A row shows its stack, and a goroutine of it alone.
@@ -164,4 +158,71 @@ func TestPeerPageKeep(t *testing.T) {
 	q := open(t, pagetest.Write(t, page.Options{}, pagetest.Contended(t)), "#ap=1&v=0.20000", 1280, 800)
 	q.search("main.leak")
 	q.wait(`gotach.settings().view[0] === 39000 || gotach.settings().view[0] === 40000`)
+}
+
+// asksItself makes a profile of a server with a load generator that asks it, and with a handler that serves a profile. Another goroutine computes and
+// waits.
+func asksItself(t testing.TB) page.Input {
+	r, at := pagetest.New(t), pagetest.Frame
+	for i, name := range []string{"tcp :8080", "tcp :8080 from 127.0.0.1", "tcp 127.0.0.1:8080"} {
+		r.Objects = append(r.Objects, tachyon.Object{Number: int32(i) + 1, Kind: tachyon.ObjectConnection, Name: name})
+	}
+	stacks := [][]tachyon.Frame{
+		{pagetest.Wait("select"), at("net/http.(*persistConn).roundTrip", 1), at("net/http.(*Client).Do", 1), at("main.get", 1), at("main.load", 2)},
+		{{Func: "[IO wait]", Line: 3}, at("net/http.(*persistConn).readLoop", 1)},
+		{pagetest.Wait("sleep"), at("time.Sleep", 1), at("net/http/pprof.Profile", 1), at("net/http.(*conn).serve", 1)},
+		{pagetest.Wait("chan receive"), at("main.answer", 9), at("main.work", 7)},
+	}
+	for i, stack := range stacks {
+		for ms := range uint64(2000) {
+			if i == len(stacks)-1 && ms%2 == 0 {
+				r.Add(uint64(i)+1, ms*1000, pagetest.Running|tachyon.Moved, stack[1:]...)
+				continue
+			}
+			r.Add(uint64(i)+1, ms*1000, tachyon.Moved, stack...)
+		}
+		r.Goroutines = append(r.Goroutines, tachyon.Goroutine{ID: uint64(i) + 1, FirstWeight: 1000, First: pagetest.Begin, Last: pagetest.Begin + 1_999_000})
+	}
+	return r.Input(2 * time.Second)
+}
+
+// TestPeerPageApart: what is set apart is left out as in gotach report, a line says how much it is, and a switch shows it. The strip
+// agrees, also where it has shorter steps than the records.
+func TestPeerPageApart(t *testing.T) {
+	for _, c := range []struct {
+		in   page.Input
+		want string
+		of   int // kinds
+	}{
+		{pagetest.File(t, "../../internal/analyze/findings/testdata/causes/leak-senders.tach"), "leaked goroutines 32m19s", 1},
+		{asksItself(t), "clients of the program's own server 2.00s, profiling endpoints 2.00s", 2},
+	} {
+		t.Run(c.want, func(t *testing.T) { looksApart(t, c.in, c.want, c.of) })
+	}
+}
+
+func looksApart(t *testing.T, in page.Input, want string, kinds int) {
+	apart := pagetest.Report(in, report.Options{}, profile.ByFunction).Apart
+	p := open(t, pagetest.Write(t, page.Options{}, in), "", 1280, 800)
+	p.wait(`document.getElementById('apart-note').textContent === ` + quote("set apart: "+want+"; the box “set apart” shows it"))
+	p.compare("functions", in, report.Options{})
+	p.sets("w", "weight", `"cpu"`)
+	p.compare("functions", in, report.Options{Weight: "cpu"})
+	p.sets("w", "weight", `"latency"`)
+	p.compare("functions", in, report.Options{Weight: "latency"})
+	p.sets("w", "weight", `"wall"`)
+	p.press("#apart", `gotach.settings().apart`)
+	p.wait(`!document.getElementById('apart-note').textContent.includes('shows it')`)
+	p.compare("functions", in, report.Options{Apart: true})
+	p.sets("D", "apart", "false")
+	testenv.Same(t, fmt.Sprint("kinds that the report sets apart: ", apart), len(apart), kinds)
+	sum := 0.0
+	for _, x := range apart {
+		sum += float64(x.Wall.Microseconds())
+	}
+	for _, events := range []int{0, 500} {
+		p := open(t, pagetest.Write(t, page.Options{Events: events}, in), "", 1280, 800)
+		testenv.Same(t, fmt.Sprint(events, " events: the strip has shorter steps"), eval[bool](p, `gotach.fine < gotach.width`), events > 0)
+		testenv.Within(t, "µs that the strip sets apart", eval[float64](p, `gotach.classes(0, gotach.end)['set apart']`), sum*0.999, sum*1.001)
+	}
 }

@@ -281,9 +281,7 @@ const enter, escape, right = kb.Enter, kb.Escape, kb.ArrowRight
 // same says so if something is not as it should be.
 func same[T comparable](t testing.TB, got, want T) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%#v, want %#v", got, want)
-	}
+	testenv.FailIf(t, got != want, "%#v, want %#v", got, want)
 }
 
 var update = flag.Bool("update", false, "make docs/page.png")
@@ -294,9 +292,7 @@ func TestPeerPicture(t *testing.T) {
 	in := pagetest.Server(t)
 	if *update {
 		demo := filepath.Join(t.TempDir(), "demo.tach")
-		if out, err := exec.Command("go", "run", "../../cmd/gotach", "demo", "-o", demo).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		testenv.Run(t, exec.Command("go", "run", "../../cmd/gotach", "demo", "-o", demo))
 		in = pagetest.File(t, demo)
 		in.Name = "demo.tach"
 	}
@@ -314,8 +310,7 @@ func TestPeerPicture(t *testing.T) {
 			counts[color.RGBAModel.Convert(m.At(i%m.Bounds().Dx(), i/m.Bounds().Dx()))]++
 		}
 		// running and lock
-		if a, b := counts[color.RGBA{0xe6, 0x9f, 0, 0xff}], counts[color.RGBA{0, 0x72, 0xb2, 0xff}]; a < 1000 || b < 1000 {
-			t.Errorf("%d and %d pixels of %v have the colours of the graphs", a, b, m.Bounds())
-		}
+		a, b := counts[color.RGBA{0xe6, 0x9f, 0, 0xff}], counts[color.RGBA{0, 0x72, 0xb2, 0xff}]
+		testenv.FailIf(t, a < 1000 || b < 1000, "%d and %d pixels of %v have the colours of the graphs", a, b, m.Bounds())
 	}
 }

@@ -7,14 +7,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/page/pagetest"
+	"github.com/gotach/profiler/internal/stream"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/tachyon"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	"github.com/gotach/profiler/tachyon"
 )
 
 // A square is a square of the heat map, with the place of its middle on the canvas.
@@ -52,18 +54,12 @@ func TestPeerPageHeat(t *testing.T) {
 	same(t, eval[bool](p, `document.getElementById('heat').checkVisibility()`), false) // of two seconds
 	p.press("#heat-open", `gotach.settings().heat`)
 	list := p.squares()
-	if rows := list[len(list)-1].Row + 1; len(list) < 100 || rows < 2 {
-		t.Fatalf("%d squares in %d rows", len(list), rows)
-	}
+	testenv.FailIf(t, len(list) < 100 || list[len(list)-1].Row == 0, "%d squares in %d rows", len(list), list[len(list)-1].Row+1)
 	sum, at := map[string]float64{}, 0.0
 	for _, s := range list {
-		if s.From != at {
-			t.Fatalf("a square begins at %v, the one before ended at %v", s.From, at)
-		}
+		testenv.Same(t, "a square's begin, and the end of the one before", s.From, at)
 		at = s.To
-		if s.Us["busy"] != s.Us["cpu"]+s.Us["core"]+s.Us["blocked"] {
-			t.Errorf("square %+v: the kinds do not add up", s)
-		}
+		testenv.FailIf(t, s.Us["busy"] != s.Us["cpu"]+s.Us["core"]+s.Us["blocked"], "square %+v: the kinds do not add up", s)
 		for kind, us := range s.Us {
 			sum[kind] += us
 		}
@@ -78,9 +74,7 @@ func TestPeerPageHeat(t *testing.T) {
 			all += us
 		}
 	}
-	if sum["busy"] != all || sum["cpu"] != strip["running"] || sum["core"] != strip["runnable"]+strip["no core"] || all == 0 {
-		t.Errorf("the squares have %v, the strip %v", sum, strip)
-	}
+	testenv.FailIf(t, sum["busy"] != all || sum["cpu"] != strip["running"] || sum["core"] != strip["runnable"]+strip["no core"] || all == 0, "the squares have %v, the strip %v", sum, strip)
 	p.sets("r", "range", "null")
 	p.press("#heat-open", `gotach.settings().heat`)
 
@@ -120,9 +114,8 @@ func TestPeerPageHeatSearch(t *testing.T) {
 	p.setting("heatKind", `"busy"`)
 	for _, s := range p.squares() {
 		// 0 to 5 and 8 to 10 s: one goroutine is blocked; from 5 to 8 s the other one is too, in main.pause.
-		if pause := s.From >= 5e6 && s.To <= 8e6; pause != (s.Found == s.To-s.From) || s.To < 5e6 && s.Found != 0 {
-			t.Errorf("square %+v, main.pause from 5 to 8 s", s)
-		}
+		pause := s.From >= 5e6 && s.To <= 8e6
+		testenv.FailIf(t, pause != (s.Found == s.To-s.From) || s.To < 5e6 && s.Found != 0, "square %+v, main.pause from 5 to 8 s", s)
 	}
 	list := p.squares()
 	i := slices.IndexFunc(list, func(s square) bool { return s.From >= 6e6 })
@@ -132,9 +125,7 @@ func TestPeerPageHeatSearch(t *testing.T) {
 	}
 	colours := eval[[]string](p, `(() => { const c = document.getElementById('heat'), f = c.width / c.clientWidth, d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
 		const at = (x, y) => { const i = 4 * (Math.floor(y * f) * c.width + Math.floor(x * f)); return d.slice(i, i + 3).join(); }; return [`+strings.Join(places, ", ")+`]; })()`)
-	if colours[0] != colours[1] || colours[0] == colours[2] {
-		t.Errorf("two squares with the search and one without are %v", colours)
-	}
+	testenv.FailIf(t, colours[0] != colours[1] || colours[0] == colours[2], "two squares with the search and one without are %v", colours)
 	settings := eval[string](p, `JSON.stringify(gotach.settings())`)
 	same(t, eval[string](open(t, file, eval[string](p, `location.hash`), 1280, 800), `JSON.stringify(gotach.settings())`), settings)
 
@@ -149,9 +140,7 @@ func TestPeerPageHeatSearch(t *testing.T) {
 	p.keys("h")
 	p.twin("#heat-twin", 10)
 	cells := eval[[]string](p, `[...document.querySelectorAll('#heat-twin tbody tr')[6].cells].map((c) => c.textContent)`)
-	if want := []string{"6.000s – 7.000s", "2.00", "0.00", "0.00", "2.00", "2.00", "6.000s"}; !slices.Equal(cells, want) {
-		t.Errorf("the row of the seventh second is %q, want %q", cells, want)
-	}
+	testenv.SameList(t, "the row of the seventh second", cells, []string{"6.000s – 7.000s", "2.00", "0.00", "0.00", "2.00", "2.00", "6.000s"})
 	p.tabTo(`e.dataset.key === 'heat6'`)
 	p.sets(enter, "range", "[6000000,7000000]")
 }
@@ -173,9 +162,7 @@ func TestPeerPageHeatLong(t *testing.T) {
 	sum := 0.0
 	for _, s := range list {
 		sum += s.Us["cpu"]
-		if int64(s.From)%int64(width) != 0 || int64(s.To)%int64(width) != 0 {
-			t.Fatalf("square %+v with steps of %v µs", s, width)
-		}
+		testenv.FailIf(t, int64(s.From)%int64(width) != 0 || int64(s.To)%int64(width) != 0, "square %+v with steps of %v µs", s, width)
 	}
 	if got := p.data(); got != sum+1234.567 { // what was not seen is at no moment
 		t.Errorf("the squares have %v µs on CPU, the table %v", sum, got)
@@ -187,13 +174,9 @@ func TestPeerPageOverview(t *testing.T) {
 	in := pagetest.Server(t)
 	o := page.Options{Events: 200}
 	p := open(t, pagetest.Write(t, o, in), "#hm=1", 1280, 800)
-	if width, fine := eval[float64](p, `gotach.width`), eval[float64](p, `gotach.fine`); width != 128_000 || fine != 1000 {
-		t.Fatalf("steps of %v µs, in the strip of %v µs; want 128,000 and 1,000", width, fine)
-	}
+	testenv.SameList(t, "steps, and those of the strip, µs", eval[[]int](p, `[gotach.width, gotach.fine]`), []int{128_000, 1000})
 	list := p.squares()
-	if len(list) < 100 {
-		t.Errorf("%d squares", len(list))
-	}
+	testenv.FailIf(t, len(list) < 100, "%d squares", len(list))
 	p.sets("d", "idle", "true")
 	all := 0.0
 	for _, s := range p.squares() {
@@ -203,4 +186,80 @@ func TestPeerPageOverview(t *testing.T) {
 	const rest = 9*1000 - 8*13.5*37 + 1234.567 // the first samples begin before the start, and some time was not seen
 	same(t, p.data(), all+rest)
 	p.sets("r", "range", "null")
+}
+
+// gappy makes a profile of 10 s with a tick each 10 ms. From 2 to 2.3 s no tick came while a goroutine ran; from 5 to 8 s nothing ran,
+// and a tick came each 200 ms.
+func gappy(t *testing.T, counts tachyon.Counts) page.Input {
+	r := pagetest.New(t)
+	r.Counts = counts
+	for ms := uint64(10); ms <= 10_000; ms += 10 {
+		idle := ms > 5000 && ms <= 8000
+		if ms > 2000 && ms < 2300 || idle && ms%200 != 0 {
+			continue
+		}
+		r.Add(2, 1000*ms, 0, pagetest.Wait("chan receive"), pagetest.Frame("main.wait", 20))
+		if idle {
+			r.Add(1, 1000*ms, 0, pagetest.Wait("sleep"), pagetest.Frame("main.pause", 12))
+		} else {
+			r.Add(1, 1000*ms, pagetest.Running, pagetest.Frame("main.work", 10))
+		}
+	}
+	return r.Input(10 * time.Second)
+}
+
+// TestPeerPageGaps: the strip and its table say when no samples were taken, for how long, and why.
+func TestPeerPageGaps(t *testing.T) {
+	in := gappy(t, tachyon.Counts{TicksAsked: 10_000, TicksReached: 686, TicksIdle: 2850, TicksForBudget: 6435, Throttled: 40 * time.Millisecond})
+	p := open(t, pagetest.Write(t, page.Options{}, in), "", 1280, 800)
+	for id, want := range map[string]string{"gap": "no samples", "rare": "few ticks"} {
+		same(t, eval[string](p, `document.getElementById(`+quote(id)+`)?.textContent || ''`), want)
+	}
+	r := p.rect("#strip")
+	hover := func(second float64) string {
+		p.do(chromedp.MouseEvent(chromedp.MouseMoved, r.X+second/10*r.Width, r.Y+r.Height/2))
+		return p.text("#tip")
+	}
+	for second, want := range map[float64][]string{
+		2.15: {"no sample for 300ms, usually one every 10.4ms", "29 ticks came too late, 6,435 were left out for the budget, the container was throttled for 40.0ms"},
+		6.5:  {"15 times in 3.00s no sample for up to 200ms", "hardly anything ran"},
+		9:    {},
+	} {
+		got := hover(second)
+		testenv.Has(t, fmt.Sprint("at ", second, " s"), got, want...)
+		testenv.FailIf(t, len(want) == 0 && strings.Contains(got, "no sample"), "at %v s it says %q", second, got)
+	}
+	p.press("#strip-twin summary", `document.querySelectorAll('#strip-twin tbody tr').length === 20`)
+	column := eval[[]string](p, `[...document.querySelectorAll('#strip-twin tbody tr')].map((r) => r.lastElementChild.textContent)`)
+	testenv.SameList(t, "rows 5, 12 and 20", []string{column[4], column[11], column[19]}, []string{"300ms", "200ms (hardly anything ran)", ""})
+
+	// Of a selection nobody knows when there were ticks.
+	sel := pagetest.Restricted(in, &stream.Selection{States: []string{"running"}})
+	p = open(t, pagetest.Write(t, page.Options{}, sel), "", 1280, 800)
+	testenv.Same(t, "a page of a selection shows where it has no samples", eval[bool](p, `document.getElementById('gap') !== null`), false)
+}
+
+// TestPeerPageCollector: the strip shows when the garbage collector worked: its own goroutines, and those of the program that help it.
+func TestPeerPageCollector(t *testing.T) {
+	r := pagetest.New(t)
+	for ms := uint64(10); ms <= 1000; ms += 10 {
+		work := []tachyon.Frame{pagetest.Frame("main.work", 10)}
+		if ms > 700 && ms <= 800 {
+			work = append([]tachyon.Frame{{Func: "runtime.gcDrainN", File: "/go/mgcmark.go", Line: 5}, {Func: "runtime.gcAssistAlloc", File: "/go/mgcmark.go", Line: 9}}, work...)
+		}
+		r.Add(1, 1000*ms, pagetest.Running, work...)
+		if ms < 300 || ms > 400 {
+			continue
+		}
+		r.AddRuntime(5, 1000*ms, pagetest.Running, tachyon.Frame{Func: "runtime.scanobject", File: "/go/mgcmark.go", Line: 1}, tachyon.Frame{Func: "runtime.gcBgMarkWorker", File: "/go/mgc.go", Line: 2})
+	}
+	p := open(t, pagetest.Write(t, page.Options{}, r.Input(time.Second)), "", 1280, 800)
+	p.press("#strip-twin summary", `document.querySelectorAll('#strip-twin tbody tr').length === 20`)
+	column := eval[[]string](p, `[...document.querySelectorAll('#strip-twin tbody tr')].map((r) => r.lastElementChild.textContent)`)
+	same(t, eval[string](p, `document.querySelector('#strip-twin thead tr').lastElementChild.textContent`), "garbage collector")
+	for row, want := range map[int]string{2: "0.00", 6: "1.00", 7: "1.00", 10: "0.00", 14: "1.00", 15: "1.00", 18: "0.00"} {
+		testenv.FailIf(t, column[row] != want, "%d ms: %s cores, want %s; all %v", 50*row, column[row], want, column)
+	}
+	p = open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t)), "", 1280, 800)
+	testenv.Same(t, "a profile in which the garbage collector did nothing has it in the legend", eval[bool](p, `document.getElementById('gc') !== null`), false)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/page/pagetest"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 // compare compares the page's table of functions or of lines with the rows that gotach report --json prints.
@@ -40,12 +41,9 @@ func (p *tab) compare(table string, in page.Input, o report.Options) {
 	got := eval[[]string](p, `[...document.querySelectorAll('#`+table+` tbody tr[data-file]')].map((r) => [`+name+`, ...[...r.querySelectorAll('[data-ns]')].slice(0, 3).map((c) => c.dataset.ns)].join('|'))`)
 	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) || len(got) == 0 {
-		p.t.Errorf("the table of %s has\n%s\nthe report has\n%s", table, strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if all := eval[string](p, `document.getElementById('functions')?.dataset.all ?? ''`); table == "functions" && all != fmt.Sprint(int64(r.Shown)) {
-		p.t.Errorf("all time is %s ns, the report has %d", all, int64(r.Shown))
-	}
+	testenv.FailIf(p.t, !slices.Equal(got, want) || len(got) == 0, "the table of %s has\n%s\nthe report has\n%s", table, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	all := eval[string](p, `document.getElementById('functions')?.dataset.all ?? ''`)
+	testenv.FailIf(p.t, table == "functions" && all != fmt.Sprint(int64(r.Shown)), "all time is %s ns, the report has %d", all, int64(r.Shown))
 }
 
 // TestPeerPageNumbers: the page shows the same as gotach report --json, to the nanosecond.
@@ -69,23 +67,16 @@ func TestPeerPageRange(t *testing.T) {
 	in := pagetest.Server(t)
 	p := open(t, pagetest.Write(t, page.Options{}, in), "#i=1", 1280, 800)
 	a := p.selects(0.25, 0.4)
-	if share := float64(a[0]) / 2e6; share < 0.22 || share > 0.28 {
-		t.Errorf("the range is %v of 2 s, want it from a quarter on", a)
-	}
+	testenv.Within(t, "the begin of the range, µs", a[0], 440_000, 560_000)
 	p.compare("functions", pagetest.During(in, page.Span{From: pagetest.Begin + a[0], To: pagetest.Begin + a[1]}), report.Options{Idle: true})
 
 	p.selects(0.6, 0.75, chromedp.ButtonModifiers(chromedp.ModifierShift))
 	p.wait(`gotach.settings().second`)
 	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
 	// Hashing became more, waiting for the lock did not.
-	change := func(name string) string {
-		return eval[string](p, `[...document.querySelectorAll('#functions tbody tr[data-file]')].find((r) => r.querySelector('button').textContent === `+quote(name)+`).children[2].textContent`)
-	}
-	if got := change("main.hash"); !strings.HasPrefix(got, "+") {
-		t.Errorf("main.hash: %q, want more in the second range", got)
-	}
-	if got := change("main.pause"); !strings.HasPrefix(got, "−") {
-		t.Errorf("main.pause: %q, want less in the second range", got)
+	for name, sign := range map[string]string{"main.hash": "+", "main.pause": "−"} {
+		got := eval[string](p, `[...document.querySelectorAll('#functions tbody tr[data-file]')].find((r) => r.querySelector('button').textContent === `+quote(name)+`).children[2].textContent`)
+		testenv.FailIf(t, !strings.HasPrefix(got, sign), "%s: %q in the second range, want %s", name, got, sign)
 	}
 	p.sets(escape, "second", "null")
 	p.sets(escape, "range", "null")
@@ -99,9 +90,7 @@ func TestPeerPageFlame(t *testing.T) {
 	whole := p.boxes("main.hash")
 	p.click(pagetest.Generic, `gotach.settings().zoom.length === 2`)
 	p.wait(`gotach.boxes().some((b) => b.name === ` + quote(pagetest.Generic) + ` && b.w > ` + fmt.Sprint(width-2) + `)`)
-	if n := p.boxes("main.pause"); len(n) != 0 {
-		t.Error("zoomed in, main.pause is still there")
-	}
+	testenv.Same(t, "boxes of main.pause, zoomed in", len(p.boxes("main.pause")), 0)
 	p.sets(escape, "zoom", "[]")
 
 	p.sets("i", "invert", "true")
@@ -127,9 +116,7 @@ func TestPeerPageFlame(t *testing.T) {
 	p.click("main.hash", `gotach.settings().selected >= 0`, chromedp.ButtonModifiers(chromedp.ModifierShift))
 	p.wait(`gotach.boxes().some((b) => b.name === 'main.hash' && b.w > ` + fmt.Sprint(width-2) + `)`)
 	callers, own := p.boxes("main.serve"), p.boxes("main.hash")
-	if len(callers) != 2 || callers[0].Y >= own[0].Y {
-		t.Errorf("the callers of main.hash %+v are %+v, want both above", own, callers)
-	}
+	testenv.FailIf(t, len(callers) != 2 || callers[0].Y >= own[0].Y, "the callers of main.hash %+v are %+v, want both above", own, callers)
 	p.sets(escape, "selected", "-1")
 
 	p.click("main.hash", `gotach.settings().removed.length === 1`, chromedp.ButtonModifiers(chromedp.ModifierAlt))
@@ -148,22 +135,17 @@ func TestPeerPageHash(t *testing.T) {
 	p.search("hash & <b>")
 	p.wait(`document.documentElement.dataset.hash === location.hash`)
 	hash := eval[string](p, `location.hash`)
-	if got := eval[string](p, `(() => { const s = document.getElementById('strip'); for (let i = 0; i < 401; i++) s.dispatchEvent(new WheelEvent('wheel', {deltaY: i % 2 ? 100 : -100, ctrlKey: true})); return location.hash; })()`); got != hash {
-		t.Errorf("in the middle of a movement the address is %s, want it written once for a frame", got)
-	}
+	moved := eval[string](p, `(() => { const s = document.getElementById('strip'); for (let i = 0; i < 401; i++) s.dispatchEvent(new WheelEvent('wheel', {deltaY: i % 2 ? 100 : -100, ctrlKey: true})); return location.hash; })()`)
+	testenv.Same(t, "the address in the middle of a movement, written once for a frame", moved, hash)
 	p.wait(`document.documentElement.dataset.hash === location.hash`)
 	settings := eval[string](p, `JSON.stringify(gotach.settings())`)
 	hash = eval[string](p, `location.hash`)
 	q := open(t, file, hash, 1280, 800)
 	same(t, eval[string](q, `JSON.stringify(gotach.settings())`), settings)
-	if got, want := q.text("#table"), p.text("#table"); got != want {
-		t.Errorf("the table of %s is\n%s\nwant\n%s", hash, got, want)
-	}
+	testenv.Same(t, "the table of "+hash, q.text("#table"), p.text("#table"))
 	// An address that does not fit shows everything.
 	bad := open(t, file, "#r=9-1&z=99999.-3&s=77777&g=1000&q=%zz&w=x&c=&gr=-7&l=99999&t=constructor", 1280, 800)
-	if rows := eval[int](bad, `document.querySelectorAll('#table tbody tr').length`); rows == 0 {
-		t.Error("with a wrong address the table is empty")
-	}
+	testenv.FailIf(t, eval[int](bad, `document.querySelectorAll('#table tbody tr').length`) == 0, "with a wrong address the table is empty")
 }
 
 // TestPeerPageTheme: dark and light by the key, the button and the system's setting. TestPeerPageAccessible looks at the contrast of both.
@@ -173,9 +155,7 @@ func TestPeerPageTheme(t *testing.T) {
 	p.wait(`document.documentElement.dataset.theme === 'light'`)
 	light := ground()
 	p.key("t", `document.documentElement.dataset.theme === 'dark'`)
-	if dark := ground(); dark == light {
-		t.Errorf("dark and light have the ground %s", dark)
-	}
+	testenv.FailIf(t, ground() == light, "dark and light have the ground %s", light)
 	p.press("#theme", `document.documentElement.dataset.theme === 'light'`)
 }
 
@@ -184,9 +164,7 @@ func TestPeerPageKeyboard(t *testing.T) {
 	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t)), "#t=functions", 1280, 800)
 	p.key("c", `document.getElementById('chips').textContent.startsWith('Select a range first')`)
 	p.key("?", `document.getElementById('help').open && document.getElementById('help-keys').rows.length > 15`)
-	if cut := eval[float64](p, `(() => { const d = document.getElementById('help'); return d.scrollTop + d.scrollHeight - d.clientHeight; })()`); cut != 0 {
-		t.Errorf("%v px of the help are not seen", cut)
-	}
+	testenv.Same(t, "px of the help that are not seen", eval[int](p, `(() => { const d = document.getElementById('help'); return d.scrollTop + d.scrollHeight - d.clientHeight; })()`), 0)
 	p.key(escape, `!document.getElementById('help').open`)
 	p.key("s", `document.activeElement.id === 'strip'`)
 	p.key(right, `gotach.settings().range`)
@@ -233,13 +211,9 @@ func TestPeerPageTwoFiles(t *testing.T) {
 	p := open(t, pagetest.Write(t, page.Options{}, pagetest.Server(t), pagetest.Server(t)), "#t=functions", 1280, 800)
 	p.wait(`document.getElementById('flame-bar').textContent.includes('more in B')`)
 	rows := eval[[][]string](p, `[...document.querySelectorAll('#functions tbody tr[data-file]')].map((r) => [...r.querySelectorAll('[data-ns]')].map((c) => c.dataset.ns))`)
-	if len(rows) < 5 {
-		t.Fatalf("%d rows", len(rows))
-	}
+	testenv.FailIf(t, len(rows) < 5, "%d rows", len(rows))
 	for _, r := range rows {
-		if r[0] != r[1] {
-			t.Errorf("two equal profiles differ: %v", r)
-		}
+		testenv.FailIf(t, r[0] != r[1], "two equal profiles differ: %v", r)
 	}
 	p.key("r", `document.getElementById('flame-bar').textContent.includes('more in B')`)
 }
@@ -252,9 +226,8 @@ func TestPeerPageNarrow(t *testing.T) {
 		// What is said of the holders wraps, however long it is.
 		eval[bool](q, `(() => { document.querySelector('#table .detail p').textContent = 'too short to tell one from the next '.repeat(9); return true; })()`)
 		for _, page := range []*tab{p, q} {
-			if wider := eval[[]int64](page, `[document.scrollingElement, document.getElementById('table')].map((e) => e.scrollWidth - e.clientWidth)`); wider[0] > 0 || wider[1] > 0 {
-				t.Errorf("in a window of %d px the page and its table are wider by %v px", size[0], wider)
-			}
+			wider := eval[[]int64](page, `[document.scrollingElement, document.getElementById('table')].map((e) => e.scrollWidth - e.clientWidth)`)
+			testenv.FailIf(t, wider[0] > 0 || wider[1] > 0, "in a window of %d px the page and its table are wider by %v px", size[0], wider)
 		}
 		p.click("main.serve", `gotach.settings().zoom.length === 1`)
 	}
@@ -279,9 +252,8 @@ func TestPeerPageEmpty(t *testing.T) {
 		for _, id := range []string{"flame-bar", "lives-note", "table"} {
 			p.wait(`document.getElementById('` + id + `').textContent === ` + quote(x.want))
 		}
-		if sums := p.text("#sums"); strings.Contains(sums, "no samples") != (x.hash == "") {
-			t.Errorf("%s: the sums are %q", x.want, sums)
-		}
+		sums := p.text("#sums")
+		testenv.FailIf(t, strings.Contains(sums, "no samples") != (x.hash == ""), "%s: the sums are %q", x.want, sums)
 		p.table("functions")
 		p.key("]", `document.getElementById('tab-lines').getAttribute('aria-selected') === 'true' && document.getElementById('table').textContent === `+quote(x.want))
 	}

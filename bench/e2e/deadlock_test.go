@@ -40,7 +40,6 @@ func waiting(t *testing.T, bin, name, setting, path string, isDead bool) {
 		return
 	}
 	m, unfinished := metadata(t, path)
-	if why := m.Session.Error; unfinished || isDead != strings.Contains(why, "wait for one another") {
-		t.Errorf("%s %s: unfinished: %v; the session's error is %q", name, setting, unfinished, why)
-	}
+	why := m.Session.Error
+	testenv.FailIf(t, unfinished || isDead != strings.Contains(why, "wait for one another"), "%s %s: unfinished: %v; the session's error is %q", name, setting, unfinished, why)
 }

@@ -44,58 +44,41 @@ func TestDocNames(t *testing.T) {
 			switch {
 			case testName.MatchString(name):
 				tests++ // names of subtests are strings in the code
-				if name != "TestMain" && !code.tests[top] || sub != "" && !strings.Contains(code.text, strconv.Quote(sub)) {
-					t.Errorf("%s names %s, and there is no such test", page, name)
-				}
+				testenv.FailIf(t, name != "TestMain" && !code.tests[top] || sub != "" && !strings.Contains(code.text, strconv.Quote(sub)), "%s names %s, and there is no such test", page, name)
 			case strings.HasPrefix(name, ".ci/run "):
 				for step := range strings.FieldsSeq(strings.TrimPrefix(name, ".ci/run ")) {
-					if !strings.Contains(ci, "\n"+step+"() {") {
-						t.Errorf("%s names step %s, which .ci/run does not have", page, step)
-					}
+					testenv.FailIf(t, !strings.Contains(ci, "\n"+step+"() {"), "%s names step %s, which .ci/run does not have", page, step)
 				}
 			case slices.Contains(inside, page) && codeName.MatchString(name) && !slices.Contains([]string{".go", ".md"}, path.Ext(name)):
 				names++
-				if pkg, _, _ := strings.Cut(name, "."); pkg != "runtime" && !code.declared[name] {
-					t.Errorf("%s names %s, which is not declared", page, name)
-				}
+				pkg, _, _ := strings.Cut(name, ".")
+				testenv.FailIf(t, pkg != "runtime" && !code.declared[name], "%s names %s, which is not declared", page, name)
 			case !strings.ContainsAny(name, " *<%") && code.folders[top] && strings.Contains(name, "/"):
 				files++
 				if _, err := os.Stat(filepath.Join(goroot, "src", name)); err == nil {
 					break // of the standard library
 				}
-				if _, err := os.Stat(filepath.Join(root(t), strings.TrimSuffix(name, "/..."))); err != nil {
-					t.Errorf("%s names a file: %v", page, err)
-				}
+				testenv.Fails(t, page+" names a file", testenv.Err(os.Stat(filepath.Join(root(t), strings.TrimSuffix(name, "/...")))), "")
 			}
 		}
 		for _, m := range face.FindAllStringSubmatch(text, -1) {
 			names++
-			if !code.declared[m[1]+"."+m[2]] {
-				t.Errorf("%s names %s, which is not declared", page, m[0])
-			}
+			testenv.FailIf(t, !code.declared[m[1]+"."+m[2]], "%s names %s, which is not declared", page, m[0])
 		}
 		for _, name := range regexp.MustCompile(`\b(PROFILE|GOTACH)_[A-Z_]+`).FindAllString(text, -1) {
 			variables++
-			if !strings.Contains(code.text, name) {
-				t.Errorf("%s names %s, which no code has", page, name)
-			}
+			testenv.FailIf(t, !strings.Contains(code.text, name), "%s names %s, which no code has", page, name)
 		}
 		for _, m := range regexp.MustCompile("\\bgo test [^`\n]*").FindAllString(text, -1) {
 			code.checkCommand(t, m)
 		}
 	}
-	if files < 60 || names < 60 || tests < 40 || variables < 40 {
-		t.Errorf("found only %d files, %d names, %d tests and %d variables", files, names, tests, variables)
-	}
+	testenv.FailIf(t, files < 60 || names < 60 || tests < 40 || variables < 40, "found only %d files, %d names, %d tests and %d variables", files, names, tests, variables)
 	for _, dir := range code.unsafe {
-		if !strings.Contains(read(t, architecture), "`"+dir+"`") {
-			t.Errorf("%s imports unsafe, and %s does not say why", dir, architecture)
-		}
+		testenv.FailIf(t, !strings.Contains(read(t, architecture), "`"+dir+"`"), "%s imports unsafe, and %s does not say why", dir, architecture)
 	}
 	for _, page := range regexp.MustCompile(`\bdocs/\w+\.md\b`).FindAllString(code.text, -1) {
-		if _, err := os.Stat(filepath.Join(root(t), page)); err != nil {
-			t.Errorf("the code names a page: %v", err)
-		}
+		testenv.Fails(t, "the code names a page", testenv.Err(os.Stat(filepath.Join(root(t), page))), "")
 	}
 }
 
@@ -211,9 +194,7 @@ func (c *code) checkCommand(t *testing.T, command string) {
 		}
 	}
 	for _, d := range dirs {
-		if len(c.in[d]) == 0 {
-			t.Errorf("%s: %q: no tests in %s", c.page, command, d)
-		}
+		testenv.FailIf(t, len(c.in[d]) == 0, "%s: %q: no tests in %s", c.page, command, d)
 	}
 	for _, p := range patterns {
 		for one := range strings.SplitSeq(p, "|") {
@@ -222,9 +203,7 @@ func (c *code) checkCommand(t *testing.T, command string) {
 				t.Errorf("%s: %q: %v", c.page, command, err)
 				continue
 			}
-			if !slices.ContainsFunc(dirs, func(d string) bool { return slices.ContainsFunc(c.in[d], re.MatchString) }) {
-				t.Errorf("%s: %q: no test matches %s", c.page, command, one)
-			}
+			testenv.FailIf(t, !slices.ContainsFunc(dirs, func(d string) bool { return slices.ContainsFunc(c.in[d], re.MatchString) }), "%s: %q: no test matches %s", c.page, command, one)
 		}
 	}
 }

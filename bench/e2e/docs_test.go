@@ -54,12 +54,8 @@ func TestDocEnvironment(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, "docs/recording.md"), "\n## Environment\n")
 	_, doc, _ := strings.Cut(read(t, "doc.go"), "# Environment")
 	code := names(read(t, "env.go"))
-	if got := names(table); !slices.Equal(got, code) {
-		t.Errorf("docs/recording.md has %v, env.go %v", got, code)
-	}
-	if got := names(doc); !slices.Equal(got, code) {
-		t.Errorf("doc.go has %v, env.go %v", got, code)
-	}
+	testenv.SameList(t, "docs/recording.md has", names(table), code)
+	testenv.SameList(t, "doc.go has", names(doc), code)
 }
 
 // Every link and anchor of the documents leads somewhere, and README leads to every page.
@@ -90,19 +86,13 @@ func TestDocLinks(t *testing.T) {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
 			} else if u.Fragment != "" {
 				anchors++
-				if !headings(read(t, target))[u.Fragment] {
-					t.Errorf("%s links to %s, and there is no such heading", page, m[1])
-				}
+				testenv.FailIf(t, !headings(read(t, target))[u.Fragment], "%s links to %s, and there is no such heading", page, m[1])
 			}
 		}
 	}
-	if links < 50 || anchors < 5 {
-		t.Errorf("found only %d links, %d of them to headings", links, anchors)
-	}
+	testenv.FailIf(t, links < 50 || anchors < 5, "found only %d links, %d of them to headings", links, anchors)
 	for _, page := range docs(t) {
-		if !linked[page] {
-			t.Errorf("README.md does not lead to %s", page)
-		}
+		testenv.FailIf(t, !linked[page], "README.md does not lead to %s", page)
 	}
 }
 
@@ -121,4 +111,48 @@ func headings(page string) map[string]bool {
 		}, m[1])] = true
 	}
 	return anchors
+}
+
+// The bounds in docs/measurements.md are those of the tests that its commands run: each number with its unit stands on a line of the
+// test's file that says how much there may be at most.
+func TestDocBounds(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "docs/measurements.md"), "\n## Bounds\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var checked int
+	command := ""
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \| (.*) \| (.*) \|$`).FindAllStringSubmatch(table, -1) {
+		if strings.Contains(row[3], "go test") { // otherwise it is the command of the row before
+			command = row[3]
+		}
+		for _, bound := range regexp.MustCompile(`([\d.]+) (%|ms|points|MB)`).FindAllStringSubmatch(row[2], -1) {
+			checked++
+			number := regexp.QuoteMeta(bound[1])
+			if bound[2] == "MB" { // also in bytes
+				whole, part, _ := strings.Cut(bound[1], ".")
+				number += "|" + whole + "_" + (part + "000")[:3] + "_000"
+			}
+			limit := regexp.MustCompile(`(?m)^[^/]*(AtMost\(|figure\(|bound|most).*\b(` + number + `)\b`)
+			testenv.FailIf(t, !limit.MatchString(testFiles(t, command)), "docs/measurements.md says %s of %q, and no such bound is in the file of %s", bound[0], row[1], command)
+		}
+	}
+	testenv.FailIf(t, checked < 12, "checked only %d bounds", checked)
+}
+
+// testFiles returns the text of the files with the tests that a go test command runs.
+func testFiles(t *testing.T, command string) string {
+	pattern := regexp.MustCompile(` -run (\w+)`).FindStringSubmatch(command)
+	if pattern == nil {
+		t.Fatalf("no test in %s", command)
+	}
+	var text strings.Builder
+	for _, folder := range regexp.MustCompile(` (\./[\w/]+)`).FindAllStringSubmatch(command, -1) {
+		files := testenv.Must(filepath.Glob(filepath.Join(root(t), folder[1], "*_test.go")))
+		for _, name := range files {
+			b := testenv.Must(os.ReadFile(name))
+			if regexp.MustCompile(`(?m)^func Test\w*` + pattern[1]).Match(b) {
+				text.Write(b)
+			}
+		}
+	}
+	return text.String()
 }

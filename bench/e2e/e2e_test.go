@@ -21,12 +21,8 @@ import (
 
 // root returns the root directory of the repository.
 func root(t *testing.T) string {
-	t.Helper()
 	os.Getenv("GOTACH_RUN") // so that Go's cache has this result for the same run of .ci/run only
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("no source path")
-	}
+	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 

@@ -3,9 +3,9 @@
 package e2e
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -26,10 +26,8 @@ func checkFault(t *testing.T, path string, fault func(path string) error, want e
 	s := profiler.Start(profiler.Output(path), profiler.Source(profiler.Portable), profiler.Compression(profiler.Uncompressed), profiler.Logger(log.Logger()))
 	testenv.OK(t, fault(s.Path()))
 	testenv.Await(func() bool { return s.Err() != nil || s.Stats().Samples >= 5 })
-	if err := s.Stop(); !errors.Is(err, want) || !errors.Is(err, s.Err()) {
-		t.Errorf("Stop = %v, Err = %v", err, s.Err())
-	}
-	if l := log.Lines(); len(l) != 1 {
-		t.Errorf("logged %q, want one warning", l)
-	}
+	err := s.Stop()
+	testenv.Is(t, "Stop", err, want)
+	testenv.Is(t, "Stop, beside Err", err, s.Err())
+	testenv.Same(t, strings.Join(log.Lines(), "\n")+": warnings", len(log.Lines()), 1)
 }

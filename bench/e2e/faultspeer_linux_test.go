@@ -6,16 +6,18 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestPeerFullDisk(t *testing.T) {
@@ -87,19 +89,42 @@ func TestPeerDiskComesBack(t *testing.T) {
 				testenv.OK(t, err)
 				for _, path := range files {
 					r := testenv.Must(reader.Open(path))
-					if _, err := r.VerifyChecksum(); err != nil {
-						t.Error(err)
-					}
+					testenv.Must(r.VerifyChecksum())
 					m := testenv.Must(r.Metadata())
 					covered, unwritten = covered+m.Session.Duration, unwritten+m.Session.Unwritten
 					t.Log(filepath.Base(path), m.Session.Duration, m.Session.Unwritten, m.Session.Dropped, r.Unfinished(), strings.TrimSpace(m.Session.Error))
 					r.Close()
 				}
 				st := s.Stats()
-				if covered < st.Duration-100*time.Millisecond || unwritten != st.Unwritten {
-					t.Errorf("the files cover %v of %v, %v of it are unwritten, Stats says %v", covered, st.Duration, unwritten, st.Unwritten)
-				}
+				testenv.FailIf(t, covered < st.Duration-100*time.Millisecond, "the files cover %v of %v", covered, st.Duration)
+				testenv.Same(t, "what is unwritten", unwritten, st.Unwritten)
 			})
 		}
 	}
+}
+
+// TestPeerDeadlock runs programs with a deadlock and programs that only wait for long, some of them for other programs, with and
+// without a session. In the first kind the session must end with a finished file. In the second kind it must go on.
+// They wait for minutes in sum.
+func TestPeerDeadlock(t *testing.T) {
+	bin := buildProgram(t, "deadlock")
+	dead := []string{"channel", "nil", "mutex", "group", "cond", "select", "goexit", "cancelled timer", "after work"}
+	alive := []string{"sleep", "after", "afterfunc", "timers", "ticker", "fast ticker", "deadline", "syscall", "command", "pipe", "pipe alone", "signal"}
+	var all sync.WaitGroup
+	free := make(chan bool, 16) // the programs hardly use the CPU, so many can run at once
+	for _, setting := range []string{"", "PROFILE_SOURCE=native GOMAXPROCS=2", "PROFILE_SOURCE=portable GOMAXPROCS=2", "PROFILE_SOURCE=native GOMAXPROCS=1", "PROFILE_SOURCE=portable GOMAXPROCS=1"} {
+		for _, name := range append(dead, alive...) {
+			isDead := slices.Contains(dead, name)
+			if setting == "" && !isDead || setting == "PROFILE_SOURCE=portable GOMAXPROCS=1" && isDead {
+				continue // nothing to compare; with GOMAXPROCS=1 the portable source cannot find a deadlock
+			}
+			path := filepath.Join(t.TempDir(), "x.tach")
+			free <- true
+			all.Go(func() {
+				defer func() { <-free }()
+				waiting(t, bin, name, setting, path, isDead)
+			})
+		}
+	}
+	all.Wait()
 }

@@ -27,11 +27,7 @@ import (
 // and HTTP/2, golang.org/x/net/http2, gRPC, database/sql with pgx, NATS and Redis, under load and without.
 // TestPeerIdle makes them.
 func TestIdleRecordings(t *testing.T) {
-	list, err := filepath.Glob("testdata/idle/*.tach")
-	if err != nil || len(list) != 14 {
-		t.Fatalf("%d recordings, %v", len(list), err)
-	}
-	for _, path := range list {
+	for _, path := range testenv.Files(t, "testdata/idle/*.tach", 14) {
 		name := strings.TrimSuffix(filepath.Base(path), ".tach")
 		t.Run(name, func(t *testing.T) { checkIdle(t, path, strings.TrimSuffix(path, ".tach")+".log.gz", 0.01) })
 	}
@@ -49,20 +45,12 @@ func checkIdle(t *testing.T, profile, log string, share float64) {
 	t.Helper()
 	r := idleResultOf(t, profile, log)
 	if strings.HasSuffix(strings.TrimSuffix(profile, ".tach"), "none") {
-		if r.others > r.idle/20 {
-			t.Errorf("%v is not idle though there are no requests: %v", r.others, r.stacks)
-		}
+		testenv.FailIf(t, r.others > r.idle/20, "%v is not idle though there are no requests: %v", r.others, r.stacks)
 		return
 	}
-	if float64(r.wrong) > share*float64(r.wrong+r.served) {
-		t.Errorf("%v is idle in which requests are handled or wait: %v", r.wrong, r.stacks)
-	}
-	if r.served < r.logged/20 {
-		t.Errorf("only %v are not idle in requests that took %v together", r.served, r.logged)
-	}
-	if r.labelled > 0 {
-		t.Errorf("requests with a label are idle: %v", r.stacks)
-	}
+	testenv.FailIf(t, float64(r.wrong) > share*float64(r.wrong+r.served), "%v is idle in which requests are handled or wait: %v", r.wrong, r.stacks)
+	testenv.FailIf(t, r.served < r.logged/20, "only %v are not idle in requests that took %v together", r.served, r.logged)
+	testenv.FailIf(t, r.labelled > 0, "requests with a label are idle: %v", r.stacks)
 }
 
 // A served is a time in which a goroutine handles a request or waits for the answer to one, µs since 1970.
@@ -195,18 +183,12 @@ func TestWaitsRecordings(t *testing.T) {
 				for _, by := range n.Next {
 					holds := name == "a free connection of sql.DB" && by.Role == "holds" && (strings.HasPrefix(by.Func, "main.startSQL.") ||
 						strings.HasPrefix(by.Func, "github.com/jackc/pgx/"))
-					if !holds && n.Kind != "sync.Mutex" && n.Kind != "sync.RWMutex" {
-						t.Errorf("%v: %v [%s] %s is said to keep %q waiting", by.Time, by.Role, by.State, by.Func, n.Name)
-					}
+					testenv.FailIf(t, !holds && n.Kind != "sync.Mutex" && n.Kind != "sync.RWMutex", "%v: %v [%s] %s is said to keep %q waiting", by.Time, by.Role, by.State, by.Func, n.Name)
 				}
 			}
-			if left > w.Waited/20 {
-				t.Errorf("%v of %v has none of the names %q: %+v", left, w.Waited, names, w.Chains)
-			}
+			testenv.FailIf(t, left > w.Waited/20, "%v of %v has none of the names %q: %+v", left, w.Waited, names, w.Chains)
 			for _, name := range names {
-				if found[name] == 0 {
-					t.Errorf("nobody waits for %s", name)
-				}
+				testenv.FailIf(t, found[name] == 0, "nobody waits for %s", name)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -128,20 +129,16 @@ func TestRooms(t *testing.T) {
 		for _, other := range p.Imports {
 			switch f, ours := folderOf(other); {
 			case ours:
-				if j := room(f); j != i && (j < 0 || !slices.ContainsFunc(r.imports, func(s string) bool { return room(s) == j })) {
-					t.Errorf("%s imports %s, which its room may not", folder, f)
-				}
+				j := room(f)
+				may := j == i || j >= 0 && slices.ContainsFunc(r.imports, func(s string) bool { return room(s) == j })
+				testenv.FailIf(t, !may, "%s imports %s, which its room may not", folder, f)
 			case strings.Contains(strings.Split(other, "/")[0], "."):
-				if !slices.ContainsFunc(r.foreign, func(m string) bool { return other == m || strings.HasPrefix(other, m+"/") }) {
-					t.Errorf("%s imports %s, which its room may not", folder, other)
-				}
+				testenv.FailIf(t, !slices.ContainsFunc(r.foreign, func(m string) bool { return other == m || strings.HasPrefix(other, m+"/") }), "%s imports %s, which its room may not", folder, other)
 			}
 		}
 	}
 	for _, r := range rooms {
-		if !used[r.folder] {
-			t.Errorf("no package is in the room %s", r.folder)
-		}
+		testenv.FailIf(t, !used[r.folder], "no package is in the room %s", r.folder)
 	}
 }
 
@@ -167,4 +164,26 @@ func TestImports(t *testing.T) {
 		got = text(ours) + "\n" + of
 	}
 	testenv.Golden(t, golden, got, *update)
+}
+
+// A function's name says what it is, and its file's build tag says when it runs: TestPeer with peers,
+// TestMeasure with measure, other tests with neither. See docs/architecture.md.
+func TestKinds(t *testing.T) {
+	buildLine, tags := regexp.MustCompile(`(?m)^//go:build .*$`), regexp.MustCompile(`\b(peers|measure)\b`)
+	tests := regexp.MustCompile(`(?m)^func (Test(Peer|Measure)?\w*)\(t `)
+	found := map[string]int{}
+	err := filepath.WalkDir(root(t), func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		tag := tags.FindString(buildLine.FindString(string(text)))
+		found[tag]++
+		for _, m := range tests.FindAllStringSubmatch(string(text), -1) {
+			testenv.Same(t, file+": the build tag of "+m[1], strings.ToLower(m[2]), strings.TrimSuffix(tag, "s"))
+		}
+		return err
+	})
+	testenv.OK(t, err)
+	testenv.FailIf(t, found[""] == 0 || found["peers"] == 0 || found["measure"] == 0, "files by build tag: %v", found)
 }

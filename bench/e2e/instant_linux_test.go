@@ -4,17 +4,16 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/DataDog/gostackparse"
-	"github.com/maruel/panicparse/v2/stack"
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/analyze"
@@ -23,6 +22,9 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
+
+	"github.com/DataDog/gostackparse"
+	"github.com/maruel/panicparse/v2/stack"
 )
 
 // At instants of a session, gotach stacks says what runtime.Stack said then: the same stack and state of goroutines that waited. Of others
@@ -59,9 +61,7 @@ func TestMeasureStacks(t *testing.T) {
 			then := testenv.Must(instant.Find(samples, instant.Options{At: testenv.Must(stream.ParseMoment(at))}))
 			text := string(instant.Text(then.Goroutines))
 			if i == 0 {
-				if printed := run(t, "", nil, bin, "stacks", path, "--at", at); !strings.HasSuffix(printed, text) {
-					t.Fatalf("gotach stacks prints %s, not %s", printed, text)
-				}
+				testenv.Has(t, "gotach stacks", run(t, "", nil, bin, "stacks", path, "--at", at), text)
 			}
 			if s, _, _ := stack.ScanSnapshot(strings.NewReader(text), new(bytes.Buffer), stack.DefaultOpts()); s == nil || len(s.Goroutines) != len(then.Goroutines) {
 				t.Fatalf("panicparse does not read %d goroutines from %q", len(then.Goroutines), text)
@@ -101,9 +101,7 @@ func TestMeasureStacks(t *testing.T) {
 func parsed(t *testing.T, text string) []*gostackparse.Goroutine {
 	t.Helper()
 	list, errs := gostackparse.Parse(strings.NewReader(text))
-	if len(errs) > 0 {
-		t.Fatal(errs[0])
-	}
+	testenv.OK(t, errors.Join(errs...))
 	return list
 }
 
@@ -195,3 +193,36 @@ func naps(stop chan struct{}, d time.Duration) {
 }
 
 func brief(stop chan struct{}) { naps(stop, time.Millisecond) }
+
+// The last sample in the file of a killed program is at most 100 ms old. TestCrashLoop holds that what was passed on is in the file.
+func TestMeasureKilled(t *testing.T) {
+	measure.AtMost(t, "age of the last sample after kill -9, the oldest of four", "ms", 100, func() (oldest float64) {
+		for range 4 {
+			_, p, _, at := killed(t, true, 500*time.Millisecond, "GOTACH_TEST_LOOP=goes on", "PROFILE_OUT="+filepath.Join(t.TempDir(), "x.tach"))
+			oldest = max(oldest, float64(at.UnixMicro()-int64(p.last))/1000)
+		}
+		return oldest
+	})
+}
+
+// Before it ends, the native source visits all goroutines once more, for 400 ms at most. One tick is mostly
+// enough, also if the only goroutines that have moved lately have ended.
+func TestMeasureStopSoon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tach")
+	end := make(chan bool)
+	defer close(end)
+	go func() { <-end }()
+	measure.AtMost(t, "Stop right after Start, the median of 11", "ms", 100, func() float64 {
+		var took []time.Duration
+		for range 11 {
+			s := profiler.Start(profiler.Output(path), profiler.Rate(10000))
+			timer := time.AfterFunc(time.Minute, func() {})
+			begin := time.Now()
+			testenv.OK(t, s.Stop())
+			took = append(took, time.Since(begin))
+			timer.Stop()
+		}
+		slices.Sort(took)
+		return float64(took[len(took)/2].Microseconds()) / 1000
+	})
+}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gotach/profiler/internal/reader"
@@ -74,9 +76,7 @@ func objectNames(t *testing.T, bin string, kill bool, unnamed string) {
 	if unnamed != "" {
 		want = 0
 	}
-	if static != len(plantedLocks) || found != want {
-		t.Errorf("%d objects in variables, %d with the right names, want %d and %d: %+v", static, found, len(plantedLocks), want, m.Objects)
-	}
+	testenv.FailIf(t, static != len(plantedLocks) || found != want, "%d objects in variables, %d with the right names, want %d and %d: %+v", static, found, len(plantedLocks), want, m.Objects)
 }
 
 // named reports whether the file of a running program has the names of n objects.
@@ -96,4 +96,27 @@ func named(path string, n int) bool {
 		}
 	}
 	return n <= 0 || m.Session != nil && m.Session.Objects == tachyon.OnlyChannels
+}
+
+// TestSystemCalls runs sessions under a policy that allows only the system calls that package syscalls
+// lists. It also checks that the policy has an effect: without one of them the program ends.
+func TestSystemCalls(t *testing.T) {
+	testenv.Long(t)
+	t.Parallel()
+	bin := buildProgram(t, "syscalls")
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, source := range []string{"native", "portable"} {
+		for _, without := range []string{"", "clock_gettime"} {
+			env := []string{"PROFILE_SOURCE=" + source, "PROFILE_SYNC=100ms", "PROFILE_OUT=" + filepath.Join(t.TempDir(), "x.tach")}
+			all.Go(func() {
+				text, code := ends(t, "", env, bin, source, without)
+				right := code == 0 && strings.HasSuffix(text, "ok\n")
+				if without != "" {
+					right = code == 2 && strings.Contains(text, "SIGSYS")
+				}
+				testenv.FailIf(t, !right, "%s without %q: exit code %d\n%.3000s", source, without, code, text)
+			})
+		}
+	}
 }

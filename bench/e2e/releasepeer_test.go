@@ -3,9 +3,11 @@
 package e2e
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,9 +25,7 @@ func TestPeerReleaseCommand(t *testing.T) {
 	env := append(proxy(t, t.TempDir(), upstream), "GOBIN="+bin)
 	run(t, dir, env, "go", "install", "-trimpath", modulePath+"/cmd/gotach@"+released(t))
 	gotach := filepath.Join(bin, "gotach")
-	if got := run(t, dir, nil, gotach, "--version"); !strings.HasPrefix(got, "gotach "+released(t)+" ") {
-		t.Errorf("its version is %q", got)
-	}
+	testenv.Has(t, "its version", run(t, dir, nil, gotach, "--version"), "gotach "+released(t)+" ")
 	for name, text := range map[string]string{
 		"go.mod":    "module example.com/m\n\ngo 1.25\n",
 		"m_test.go": "package m\n\nimport (\n\t\"testing\"\n\t\"time\"\n)\n\nfunc TestWait(*testing.T) { time.Sleep(50 * time.Millisecond) }\n",
@@ -35,9 +35,7 @@ func TestPeerReleaseCommand(t *testing.T) {
 	run(t, dir, env, gotach, "test", "./...")
 	r := testenv.Must(reader.Open(filepath.Join(dir, "test.tach")))
 	defer r.Close()
-	if r.Header().Samples == 0 {
-		t.Error("gotach test has no samples")
-	}
+	testenv.FailIf(t, r.Header().Samples == 0, "gotach test has no samples")
 }
 
 // mostAdded bounds the bytes that Start adds to a stripped program. fgprof's Start adds 2.3 MB.
@@ -66,12 +64,8 @@ func TestPeerReleaseLibrary(t *testing.T) {
 		t.Errorf("the profiler adds only %d bytes: is it linked?", added)
 	}
 
-	if list := strings.Fields(gocmd("list", "-m", "-f", "{{.Path}}", "all")); len(list) > 7 {
-		t.Errorf("%d modules, want 7: %v", len(list), list)
-	}
-	if sums := testenv.Must(os.ReadFile(filepath.Join(dir, "go.sum"))); strings.Count(string(sums), "\n") > 14 {
-		t.Errorf("go.sum has more than 14 lines:\n%s", sums)
-	}
+	testenv.Within(t, "modules", strings.Count(gocmd("list", "-m", "all"), "\n"), 0, 7)
+	testenv.Within(t, "lines of go.sum", bytes.Count(testenv.Must(os.ReadFile(filepath.Join(dir, "go.sum"))), []byte("\n")), 0, 14)
 	var loaded []string // in the module cache, which was empty
 	cache = filepath.Join(cache, "cache", "download")
 	testenv.OK(t, filepath.WalkDir(cache, func(name string, _ fs.DirEntry, err error) error {
@@ -81,7 +75,36 @@ func TestPeerReleaseLibrary(t *testing.T) {
 		return err
 	}))
 	slices.Sort(loaded)
-	if want := []string{modulePath, "github.com/klauspost/compress", "golang.org/x/sys"}; !slices.Equal(loaded, want) {
-		t.Errorf("downloaded %v, want %v", loaded, want)
+	testenv.SameList(t, "downloaded", loaded, []string{modulePath, "github.com/klauspost/compress", "golang.org/x/sys"})
+}
+
+// The README leads from nothing to a profile of the reader's program in at most six commands. The test does what it says, without
+// the network: the clone is there.
+func TestPeerReadmeProfile(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "README.md"), "\n## Profile your program\n")
+	blocks := regexp.MustCompile("(?ms)^```(go|sh)\n(.*?)^```\n").FindAllStringSubmatch(section, 2)
+	if len(blocks) < 2 || blocks[0][1] != "go" || blocks[1][1] != "sh" {
+		t.Fatalf("README.md does not show a program and the commands: %q", blocks)
 	}
+	dir, bin := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":  "module example.com/yours\n\ngo 1.25.0\n",
+		"main.go": "package main\n\nimport \"time\"\n\n" + blocks[0][2] + "\tyours()\n}\n\nfunc yours() { time.Sleep(300 * time.Millisecond) }\n",
+	} {
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	env := []string{"GOBIN=" + bin, "PATH=" + bin + ":" + os.Getenv("PATH"), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-buildvcs=false"}
+	var out string
+	count := 1 // git clone
+	for line := range strings.Lines(blocks[1][2]) {
+		c, comment, _ := strings.Cut(line, " #")
+		in := dir
+		if strings.HasPrefix(comment, " in the clone") {
+			in = root(t)
+		}
+		out = run(t, in, env, "sh", "-c", strings.ReplaceAll(c, "CLONE", root(t)))
+		count++
+	}
+	testenv.FailIf(t, !strings.Contains(out, "[sleep] main.yours"), "the report does not show main.yours:\n%s", out)
+	testenv.FailIf(t, count > 6, "it takes %d commands", count)
 }

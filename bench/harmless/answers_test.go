@@ -52,7 +52,6 @@ func TestCases(t *testing.T) {
 
 // onPage returns the command and the answer that docs/cases.md has for a question.
 func (q *question) onPage(t *testing.T) (answer string, ok bool) {
-	t.Helper()
 	text := testenv.Must(os.ReadFile(answersPage))
 	command := strings.Replace(regexp.QuoteMeta(q.args), "WINDOW", `--since [0-9.]+s --until [0-9.]+s`, 1)
 	m := regexp.MustCompile("(?s)```\n(\\$ gotach " + command + "\n.*?)```\n").FindSubmatch(text)

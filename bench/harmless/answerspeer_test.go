@@ -116,9 +116,7 @@ func gotach(t *testing.T, dir, args string) string {
 	var said strings.Builder // such as that a file is unfinished
 	cmd.Stderr = &said
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("gotach %s: %v\n%s", args, err, said.String())
-	}
+	testenv.Fails(t, "gotach "+args+"\n"+said.String(), err, "")
 	return string(out)
 }
 
@@ -166,9 +164,7 @@ func profilePrometheus(t *testing.T, dir string) {
 			}
 			err = errors.Join(err, get(`max_over_time(sum({__name__=~".+"})[20s:1ms])`))
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		testenv.FailIf(t, err != nil, "%v", err)
 	})
 	http.DefaultClient.CloseIdleConnections()
 }
@@ -197,9 +193,7 @@ func profileCase(t *testing.T, cmd *exec.Cmd, out string, load func()) {
 	testenv.OK(t, cmd.Start())
 	defer cmd.Process.Kill()
 	load()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Errorf("the program has ended: %v", err)
-	}
+	testenv.Fails(t, "to end the program", cmd.Process.Signal(syscall.SIGTERM), "")
 	_ = cmd.Wait() // most of the programs end by the signal
 	if _, err := os.Stat(out); err != nil || t.Failed() {
 		t.Fatalf("%v\n%s", err, said.String())

@@ -14,7 +14,7 @@
 //	GOTACH_NIGHT=1 go test -tags peers -timeout 3h -run TestPeerSuites/raft ./bench/harmless
 //
 // `go test -overlay` adds the profiler to a test binary, so that no file of the module or of GOROOT
-// changes: see link_test.go.
+// changes: see harmless_test.go.
 //
 // And it profiles real programs with known faults, for docs/cases.md:
 //

@@ -92,9 +92,7 @@ func harmTable(t *testing.T, chosen func(s *harmSection, c *harmCase, source str
 		}
 	}
 	all.Wait()
-	if ran < 15 {
-		t.Errorf("only %d runs", ran)
-	}
+	testenv.FailIf(t, ran < 15, "only %d runs", ran)
 	testenv.Marked(t, harmPage, "tables", harmText(rows), *update)
 }
 
@@ -103,9 +101,7 @@ func (c *harmCase) cell(t *testing.T, bin, source string, cell *string, plain st
 	got := c.run(t, bin, source)
 	text := got.String()
 	if source != "" { // otherwise there is nothing to compare with
-		if text != plain {
-			t.Errorf("%s, %s: %s, without the profiler %s\n%s", c.what, source, text, plain, got.stderr)
-		}
+		testenv.FailIf(t, text != plain, "%s, %s: %s, without the profiler %s\n%s", c.what, source, text, plain, got.stderr)
 		text = "same; " + got.profile
 	}
 	if *update {
@@ -114,9 +110,9 @@ func (c *harmCase) cell(t *testing.T, bin, source string, cell *string, plain st
 	}
 	// The page names the source where it must be the portable one, and gaps where there must be some. Elsewhere both are
 	// allowed: a session takes the portable source if its threads get no core when it starts.
-	if rest, ok := strings.CutPrefix(text, *cell); !ok || rest != "" && rest != tooMany && !strings.HasPrefix(rest, ", by the portable source: ") {
-		t.Errorf("%s, %s: %s, but %s has %s\n%s", c.what, source, text, harmPage, *cell, got.stderr)
-	}
+	rest, ok := strings.CutPrefix(text, *cell)
+	right := ok && (rest == "" || rest == tooMany || strings.HasPrefix(rest, ", by the portable source: "))
+	testenv.FailIf(t, !right, "%s, %s: %s, but %s has %s\n%s", c.what, source, text, harmPage, *cell, got.stderr)
 }
 
 // harmRows returns the cells of docs/harm.md by the first column.
@@ -187,11 +183,7 @@ func buildCase(t *testing.T, c bool, flags ...string) string {
 // run runs a case with a source, "" for none.
 func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gotach-harm")
-	if err != nil {
-		t.Error(err)
-		return r
-	}
+	dir := testenv.Must(os.MkdirTemp("", "gotach-harm"))
 	defer os.RemoveAll(dir) // not with t.TempDir, because there may be many thousand runs
 	ctx, cancel := context.WithTimeout(t.Context(), endsWithin)
 	defer cancel()
@@ -206,7 +198,7 @@ func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = 5 * time.Second
-	err = cmd.Run()
+	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Errorf("%s: %v", c.what, err)
 		return r
@@ -222,15 +214,12 @@ func (c harmCase) run(t *testing.T, program, source string) (r harmRun) {
 		r.profile = "the profile may have begun"
 	case why != nil:
 		r.profile = "no profile: " + why[1]
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("%s: a refused session leaves %v, %v", c.what, left, err)
-		}
+		testenv.Empty(t, dir)
 	case source != "":
 		r.profile = profile(t, filepath.Join(dir, "*.tach"), source)
 	}
-	if code := cmd.ProcessState.ExitCode(); code == 64 || code == 65 {
-		t.Errorf("%s: the case could not run:\n%s", c.what, r.stderr)
-	}
+	code := cmd.ProcessState.ExitCode()
+	testenv.FailIf(t, code == 64 || code == 65, "%s: the case could not run:\n%s", c.what, r.stderr)
 	return r
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,7 +16,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gotach/profiler/internal/syscalls"
 	"github.com/gotach/profiler/internal/testenv"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -31,13 +34,7 @@ func traced(t *testing.T, bin string, env []string, args ...string) (got traces)
 	cmd := exec.Command(bin, args...)
 	cmd.Env = slices.Concat(environ(), env, []string{"GOMAXPROCS=2"})
 	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err == nil {
-		err = json.Unmarshal(out, &got)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
+	testenv.OK(t, json.Unmarshal(testenv.Must(cmd.Output()), &got))
 	return got
 }
 
@@ -98,9 +95,7 @@ func TestShortPrograms(t *testing.T) {
 			cases = append(cases, c)
 		}
 	}
-	if len(cases) != len(shortCases) {
-		t.Fatalf("%d cases, want %d", len(cases), len(shortCases))
-	}
+	testenv.Same(t, "cases", len(cases), len(shortCases))
 	var all sync.WaitGroup
 	var wrong sync.Map // what differs
 	free := make(chan bool, runtime.NumCPU())
@@ -121,4 +116,62 @@ func TestShortPrograms(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestHarmCalls compares the lists of package syscalls with docs/harm.md, or writes them with -update.
+// TestSystemCalls of bench/e2e checks that the lists are complete.
+func TestHarmCalls(t *testing.T) {
+	var b strings.Builder
+	var names []string
+	for _, c := range syscalls.Runtime {
+		names = append(names, c.Name)
+	}
+	if runtime.GOARCH == "arm64" {
+		names = append(names, "arch_prctl") // the page has the list of amd64
+	}
+	slices.Sort(names)
+	fmt.Fprintf(&b, "\nEvery Go program makes these: `%s`.\n", strings.Join(names, "`, `"))
+	for _, list := range []struct {
+		who   string
+		calls []syscalls.Call
+	}{
+		{"A session makes these, with either source", syscalls.Session},
+		{"The native source makes these too", syscalls.Native},
+	} {
+		fmt.Fprintf(&b, "\n%s:\n\n| call | for |\n|---|---|\n", list.who)
+		for _, c := range list.calls {
+			if c.Name == "fstatat" {
+				c.Name = "newfstatat" // as amd64 calls it
+			}
+			testenv.FailIf(t, c.Why == "", "%s: Why is empty", c.Name)
+			fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.Why)
+		}
+	}
+	b.WriteByte('\n')
+	testenv.Marked(t, harmPage, "system calls", b.String(), *update)
+}
+
+// systemCalls matches constants of system calls in code.
+var systemCalls = regexp.MustCompile(`unix\.SYS_([A-Z0-9_]+)`)
+
+// The lists have every system call that the code of the native source names.
+func TestSystemCallsAreListed(t *testing.T) {
+	listed := map[string]bool{}
+	for _, c := range slices.Concat(syscalls.Runtime, syscalls.Session, syscalls.Native) {
+		listed[c.Name] = true
+	}
+	files := testenv.Must(filepath.Glob("../../sampler/internal/*/*.go"))
+	found := 0
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		text := testenv.Must(os.ReadFile(f))
+		for _, m := range systemCalls.FindAllStringSubmatch(string(text), -1) {
+			found++
+			name := strings.ToLower(m[1])
+			testenv.FailIf(t, !listed[name], "%s calls %s, which package syscalls does not list", f, name)
+		}
+	}
+	testenv.FailIf(t, found < 10, "%d system calls found in %d files", found, len(files))
 }

@@ -3,9 +3,11 @@
 package harmless
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -108,9 +110,7 @@ func waitTable(t *testing.T, section, intro, program, what string, rows []waitRo
 			} else if m.env == nil && what == "waits" {
 				most = n / 20 // the runtime's own preemption interrupts one now and then
 			}
-			if got > most {
-				t.Errorf("%s, %s: %d of %d interrupted, want at most %d", row.what, m.name, got, n, most)
-			}
+			testenv.FailIf(t, got > most, "%s, %s: %d of %d interrupted, want at most %d", row.what, m.name, got, n, most)
 			fmt.Fprintf(&b, " %d |", got)
 		}
 		b.WriteByte('\n')
@@ -139,4 +139,52 @@ func interrupted(t *testing.T, program string, env []string, args ...string) int
 		t.Fatalf("%s: %v, it prints %q", cmd, err, out)
 	}
 	return got
+}
+
+// delve is a version that knows all Go versions that the profiler supports.
+const delve = "github.com/go-delve/delve/cmd/dlv@v1.27.2"
+
+// TestPeerDelve attaches Delve to a program in a session, stops at a breakpoint twice, and detaches. The program must go on and
+// end as without a session.
+func TestPeerDelve(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("GOBIN", bin)
+	gocmd(t, toolchain(t, t.TempDir()), bin, "install", delve)
+	program := buildCase(t, false, "-ldflags=") // with DWARF
+	script := write(t, filepath.Join(bin, "script"), "break b main.hit\ncontinue\nprint n\ncontinue\ngoroutines\nstack\nclear b\n")
+	for _, source := range harmSources {
+		t.Run(map[bool]string{true: "none", false: source}[source == ""], func(t *testing.T) {
+			dir := t.TempDir()
+			cmd := exec.Command(program, "own debugged")
+			cmd.Env = append(environ(), "PROFILE_SOURCE="+source, "PROFILE_RATE=1000")
+			if source != "" {
+				cmd.Env = append(cmd.Env, "PROFILE_OUT="+filepath.Join(dir, "x.tach"))
+			}
+			cmd.Stderr = os.Stderr
+			end := testenv.Must(cmd.StdinPipe())
+			out := bufio.NewReader(testenv.Must(cmd.StdoutPipe()))
+			testenv.OK(t, cmd.Start())
+			line, _ := out.ReadString('\n')
+			dlv := exec.Command(filepath.Join(bin, "dlv"), "attach", strconv.Itoa(cmd.Process.Pid), "--init", script, "--allow-non-terminal-interactive=true")
+			dlv.Stdin = strings.NewReader("exit\nn\n") // do not kill the program
+			text, _ := dlv.CombinedOutput()
+			testenv.Same(t, "stops at the breakpoint: "+string(text), strings.Count(string(text), "[b] main.hit("), 2)
+			testenv.OK(t, end.Close())
+			more, _ := out.ReadString('\n')
+			_ = cmd.Wait()
+			testenv.Same(t, "what the program prints, and its end, after "+string(text), line+more+ending(cmd.ProcessState), "ready\ndone\nexit 7")
+			if source != "" {
+				testenv.Same(t, source, profile(t, filepath.Join(dir, "x.tach"), source), "profile whole")
+			}
+		})
+	}
+}
+
+// TestPeerHarmTable runs the cells that TestHarmTable leaves out, and all cases without the profiler. With -update it runs all
+// cases and writes the tables of docs/harm.md.
+func TestPeerHarmTable(t *testing.T) {
+	testenv.Command(t, "gcc", "apt-get install gcc")
+	harmTable(t, func(s *harmSection, c *harmCase, source string) bool {
+		return *update || !cellOfTest(s, c, source) && (!c.night || testenv.Times(0, 1) == 1)
+	})
 }

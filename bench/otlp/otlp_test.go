@@ -5,21 +5,24 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/gotach/profiler/internal/formats"
+	"github.com/gotach/profiler/internal/formats/otlp"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/testenv/cmp"
+	"github.com/gotach/profiler/tachyon"
+
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	pb "go.opentelemetry.io/proto/otlp/profiles/v1development"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
-
-	"github.com/gotach/profiler/internal/formats/otlp"
-	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/tachyon"
 )
 
 var update = flag.Bool("update", false, "write the goldens")
@@ -67,9 +70,7 @@ func decode(t rapid.TB, b []byte) *pb.ProfilesData {
 	var d pb.ProfilesData
 	testenv.OK(t, proto.Unmarshal(b, &d))
 	reference := testenv.Must(proto.MarshalOptions{Deterministic: true}.Marshal(&d))
-	if !bytes.Equal(b, reference) {
-		t.Fatal(fmt.Sprintf("not the bytes that the reference writes:\n%q\n%q", b, reference))
-	}
+	testenv.FailIf(t, !bytes.Equal(b, reference), "not the bytes that the reference writes:\n%q\n%q", b, reference)
 	dict := d.Dictionary
 	zero := &pb.Link{TraceId: make([]byte, 16), SpanId: make([]byte, 8)}
 	if !proto.Equal(dict.MappingTable[0], &pb.Mapping{}) || !proto.Equal(dict.LocationTable[0], &pb.Location{}) || !proto.Equal(dict.FunctionTable[0], &pb.Function{}) ||
@@ -86,21 +87,15 @@ func decode(t rapid.TB, b []byte) *pb.ProfilesData {
 		seen := map[string]bool{}
 		for _, s := range p.Samples {
 			id := fmt.Sprint(s.StackIndex, slices.Sorted(slices.Values(s.AttributeIndices)), s.LinkIndex)
-			if seen[id] {
-				t.Errorf("two samples are %s", id)
-			}
+			testenv.FailIf(t, seen[id], "two samples are %s", id)
 			seen[id] = true
 			keys := map[string]bool{}
 			for _, i := range s.AttributeIndices {
 				key := dict.StringTable[dict.AttributeTable[i].KeyStrindex]
-				if keys[key] || key == "" {
-					t.Errorf("a sample has the attribute %q twice, or it has no name", key)
-				}
+				testenv.FailIf(t, keys[key] || key == "", "a sample has the attribute %q twice, or it has no name", key)
 				keys[key] = true
 			}
-			if len(s.Values) != 1 || s.Values[0] <= 0 {
-				t.Errorf("values %v", s.Values)
-			}
+			testenv.FailIf(t, len(s.Values) != 1 || s.Values[0] <= 0, "values %v", s.Values)
 		}
 	}
 	return &d
@@ -110,9 +105,7 @@ func unique[T any](t rapid.TB, name string, list []T) {
 	seen := map[string]bool{}
 	for _, e := range list {
 		k := fmt.Sprint(e)
-		if seen[k] {
-			t.Errorf("%s has %s twice", name, k)
-		}
+		testenv.FailIf(t, seen[k], "%s has %s twice", name, k)
 		seen[k] = true
 	}
 }
@@ -196,19 +189,15 @@ func TestGolden(t *testing.T) {
 		Service: "cart", Resource: [][2]string{{"k8s.pod.name", "x"}, {"host.name", "node-7"}},
 	}
 	first := e.Message(&a)
-	if again := e.Message(&a); !bytes.Equal(first, again) {
-		t.Error("the second message is another one")
-	}
+	again := e.Message(&a)
+	testenv.FailIf(t, !bytes.Equal(first, again), "the second message is another one")
 	got := dump(decode(t, first))
 	testenv.Golden(t, "testdata/v1development-1.11.txt", got, *update)
 	e.Reset()
-	if e.Size() > 100 || e.Records() != 0 {
-		t.Errorf("after Reset there are %d bytes of %d records", e.Size(), e.Records())
-	}
+	testenv.FailIf(t, e.Size() > 100 || e.Records() != 0, "after Reset there are %d bytes of %d records", e.Size(), e.Records())
 	e.Add(p, &p.Records[0])
-	if d := decode(t, e.Message(&a)); len(profiles(d)) != 1 || len(d.Dictionary.StackTable) != 2 {
-		t.Errorf("after Reset: %v", d)
-	}
+	d := decode(t, e.Message(&a))
+	testenv.FailIf(t, len(profiles(d)) != 1 || len(d.Dictionary.StackTable) != 2, "after Reset: %v", d)
 }
 
 // Whatever a profile has, the message has the same sums, and is one that receivers accept.
@@ -253,8 +242,56 @@ func TestAny(t *testing.T) {
 				got[d.Dictionary.StringTable[p.SampleType.TypeStrindex]] += s.Values[0]
 			}
 		}
-		if got["wall"] != want["wall"] || got["cpu"] != want["cpu"] {
-			t.Errorf("sums %v, want %v", got, want)
-		}
+		testenv.FailIf(t, got["wall"] != want["wall"] || got["cpu"] != want["cpu"], "sums %v, want %v", got, want)
 	})
+}
+
+// The sums of an OTLP profile are those of a report: for each function wall time and CPU time, as leaf and in all, and for
+// each state the time in all.
+func TestOTLPSums(t *testing.T) {
+	files := testenv.Files(t, "../../internal/analyze/testdata/sessions/*.tach", 5)
+	for _, path := range files {
+		t.Run(filepath.Base(path), func(t *testing.T) { testSums(t, path) })
+	}
+}
+
+func testSums(t *testing.T, path string) {
+	in := testenv.Must(formats.Open(path, formats.Options{}))
+	defer in.Close()
+	var b bytes.Buffer
+	testenv.OK(t, in.Write(&b, "otlp", formats.Options{}))
+	var d pb.ProfilesData
+	testenv.OK(t, proto.Unmarshal(b.Bytes(), &d))
+	dict, got, want := d.Dictionary, map[string]time.Duration{}, map[string]time.Duration{}
+	for _, p := range d.ResourceProfiles[0].ScopeProfiles[0].Profiles {
+		kind := dict.StringTable[p.SampleType.TypeStrindex]
+		for _, s := range p.Samples {
+			keys := map[string]bool{}
+			for i, l := range dict.StackTable[s.StackIndex].LocationIndices {
+				name := dict.StringTable[dict.FunctionTable[dict.LocationTable[l].Lines[0].FunctionIndex].NameStrindex]
+				keys[kind+" below "+name] = true
+				if i == 0 {
+					keys[kind+" in "+name] = true
+				}
+			}
+			for _, i := range s.AttributeIndices {
+				if a := dict.AttributeTable[i]; slices.Contains([]string{"go.goroutine.state", "go.goroutine.wait_reason"}, dict.StringTable[a.KeyStrindex]) {
+					keys[kind+" state "+a.Value.GetStringValue()] = true
+				}
+			}
+			for key := range keys {
+				got[key] += time.Duration(s.Values[0])
+			}
+		}
+	}
+	for _, r := range testenv.Must(in.Report(profile.ReportOptions{By: profile.ByFunction})).Rows {
+		want["wall in "+r.Name], want["wall below "+r.Name] = r.Self, r.Total
+		want["cpu in "+r.Name], want["cpu below "+r.Name] = r.SelfCPU, r.TotalCPU
+	}
+	for _, r := range testenv.Must(in.Report(profile.ReportOptions{By: profile.ByState})).Rows {
+		want["wall state "+r.Name], want["cpu state "+r.Name] = r.Total, r.TotalCPU
+	}
+	maps.DeleteFunc(want, func(_ string, d time.Duration) bool { return d == 0 })
+	delete(got, "wall state waiting") // its reason has an attribute of its own
+	testenv.NoDiff(t, "sums", cmp.Diff(want, got))
 }
