@@ -161,9 +161,7 @@ func FuzzEnvironment(f *testing.F) {
 		if c.RotateEvery != 0 && RotateEvery(c.RotateEvery)(&config{}) != nil || c.RotateBytes != 0 && RotateBytes(c.RotateBytes)(&config{}) != nil {
 			t.Errorf("rotates every %v and %d bytes", c.RotateEvery, c.RotateBytes)
 		}
-		if c.Sync != 0 && c.Sync < session.MinSync {
-			t.Errorf("syncs every %v", c.Sync)
-		}
+		testenv.FailIf(t, c.Sync != 0 && c.Sync < session.MinSync, "syncs every %v", c.Sync)
 		for _, e := range c.Exports {
 			testenv.OK(t, checkExport(e.Format, e.Path))
 		}

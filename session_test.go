@@ -272,7 +272,5 @@ func startAndStopAreHidden(t *testing.T, how, leaf string) {
 		}
 		leaves[inner]++
 	}
-	if leaves["callsOpen"] == 0 || leaves[leaf] == 0 {
-		t.Errorf("no sample has the innermost function callsOpen or %s: %v", leaf, leaves)
-	}
+	testenv.FailIf(t, leaves["callsOpen"] == 0 || leaves[leaf] == 0, "no sample has the innermost function callsOpen or %s: %v", leaf, leaves)
 }

@@ -47,9 +47,7 @@ func TestLinkedSource(t *testing.T) {
 		}
 		assembly += len(p.SFiles)
 	}
-	if assembly < 2 {
-		t.Errorf("found %d files of assembly", assembly)
-	}
+	testenv.FailIf(t, assembly < 2, "found %d files of assembly", assembly)
 	for text, assembly := range map[string]bool{
 		"\n//go:linkname now runtime.nanotime\n":    false,
 		"\tCALL runtime·nanotime(SB)\n":             true,

@@ -49,41 +49,32 @@ func TestCrowd(t *testing.T) {
 			}
 		})
 		if i == warmUp {
-			warm, warmJournal = heapInUse(), size(t, path+".journal")
+			warm, warmJournal = heapInUse(), size(path+".journal")
 		}
 	}
 	// If all of them stayed it would be more than 300 bytes for each.
-	if grown := heapInUse() - warm; grown > 4<<20 {
-		t.Errorf("the heap grew by %d bytes", grown)
-	}
-	if journal := size(t, path+".journal"); journal > warmJournal+int64(n-warmUp)*8+(1<<20) {
-		t.Errorf("the journal grew from %d bytes to %d", warmJournal, journal)
-	}
-	if len(rec.known) > 2*alive || len(rec.leaving) > 2*alive || len(rec.queue) > 2*alive {
-		t.Errorf("%d goroutines are known, %d are leaving, %d have news", len(rec.known), len(rec.leaving), len(rec.queue))
-	}
+	testenv.Within(t, "bytes by which the heap has grown", heapInUse()-warm, -warm, 4<<20)
+	testenv.Within(t, "bytes of the journal", size(path+".journal"), warmJournal, warmJournal+int64(n-warmUp)*8+(1<<20))
+	testenv.Within(t, "goroutines that are known, are leaving or have news", max(len(rec.known), len(rec.leaving), len(rec.queue)), 1, 2*alive)
 	testenv.OK(t, rec.err())
 	testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: rec.rest()}))
 	testenv.OK(t, w.Close())
 	r := testenv.Must(reader.Open(path))
 	defer r.Close()
-	samples := 0
-	for s, err := range r.Samples() {
-		if late := s.Time - rec.base - s.Thread; err != nil || late > 2 || len(s.Stack) != len(stack) {
-			t.Fatalf("sample %+v of goroutine %d: %v", *s, s.Thread, err)
-		}
+	samples, next := 0, 0
+	for s := range testenv.All(t, r.Samples()) {
+		testenv.Within(t, "a goroutine's sample comes after", s.Time-rec.base-s.Thread, 0, 2)
+		testenv.Same(t, "frames of a sample", len(s.Stack), len(stack))
 		samples++
 	}
-	next := 0
 	for g := range testenv.All(t, r.Goroutines()) {
 		if int(g.ID) != next || g.CreatedAt != "server.go:1" || g.First != g.ID || g.Last != g.ID+2 || len(g.Labels) != 1 || g.Labels[0].Labels["request"] != strconv.Itoa(next) {
 			t.Fatalf("goroutine %d is %+v", next, g)
 		}
 		next++
 	}
-	if next != n || samples != 3*n {
-		t.Errorf("%d goroutines of %d, %d samples", next, n, samples)
-	}
+	testenv.Same(t, "goroutines", next, n)
+	testenv.Same(t, "samples", samples, 3*n)
 }
 
 func heapInUse() int64 {
@@ -94,10 +85,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func size(t *testing.T, path string) int64 {
-	fi := testenv.Must(os.Stat(path))
-	return fi.Size()
-}
+func size(path string) int64 { return testenv.Must(os.Stat(path)).Size() }
 
 // TestForgetsNoneThatComeAgain checks which goroutines may be forgotten: the runtime's own ones come
 // again under the same ids.
@@ -128,14 +116,10 @@ func TestLateSample(t *testing.T) {
 		out.Sample(&source.Sample{Goroutine: 10, Time: ms(6002)}) // of no known goroutine
 	})
 	stop(t, s)
-	var got []tachyon.Sample
-	for _, c := range []struct {
-		id uint64
-		at float64
-	}{{7, 1000}, {7, 1100}, {8, 3099}, {7, 3099}, {9, 6000}, {10, 6002}} {
-		got = append(got, tachyon.Sample{Thread: c.id, Time: us(ms(c.at))})
-	}
-	equal(t, "samples", m.samples, got)
+	equal(t, "samples", m.samples, []tachyon.Sample{
+		{Thread: 7, Time: us(ms(1000))}, {Thread: 7, Time: us(ms(1100))}, {Thread: 8, Time: us(ms(3099))},
+		{Thread: 7, Time: us(ms(3099))}, {Thread: 9, Time: us(ms(6000))}, {Thread: 10, Time: us(ms(6002))},
+	})
 	equal(t, "forgotten", m.forgot, []uint64{7, 8})
 	equal(t, "samples that the sink had then", m.before, []int{5, 5})
 }

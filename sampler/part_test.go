@@ -2,10 +2,9 @@ package sampler
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
@@ -13,6 +12,7 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
+	"pgregory.net/rapid"
 )
 
 // TestParts ends a part of a session. What the second one has is of itself: counts, addresses, present labels, and the
@@ -51,9 +51,9 @@ func TestParts(t *testing.T) {
 		return tachyon.Goroutine{ID: id, Parent: 1, CreatedBy: "main.main", First: first, Last: last, FirstWeight: weight, Labels: labels}
 	}
 	one, two := m.ended[0], m.ended[1]
-	if one.at != ms(10) || one.part.Start != 0 || one.part.End != ms(10) || two.part.Start != ms(10) || two.part.End <= ms(10) || two.part.Stats.Duration != two.part.End-ms(10) || one.part.Stats.Duration != ms(10) {
-		t.Errorf("the parts are %+v and %+v", one, two)
-	}
+	testenv.Prints(t, "the first part", "10ms 0s 10ms 10ms", one.at, one.part.Start, one.part.End, one.part.Stats.Duration)
+	testenv.Prints(t, "the second part", fmt.Sprint("10ms ", two.part.End-ms(10)), two.part.Start, two.part.Stats.Duration)
+	testenv.Same(t, "the second part ends later", two.part.End > ms(10), true)
 	equal(t, "counts of the first part", one.part.Stats.Counts, tachyon.Counts{TicksAsked: 5, TicksReached: 4, Samples: 4, Dropped: 3, Torn: 2, Cost: time.Second, MaxGoroutines: 3})
 	equal(t, "counts of the second part", two.part.Stats.Counts, tachyon.Counts{Samples: 6, MaxGoroutines: 4})
 	equal(t, "goroutines of the first part", one.goroutines(), []tachyon.Goroutine{
@@ -69,9 +69,7 @@ func TestParts(t *testing.T) {
 	})
 	equal(t, "addresses of the first part", one.part.PCs.PCs, []tachyon.LeafPC{{Addr: 0x40, Wall: 4, WallTime: 12_000}})
 	equal(t, "addresses of the second part", two.part.PCs.PCs, []tachyon.LeafPC{{Addr: 0x40, Wall: 5, WallTime: 120_000}})
-	if n := len(m.progress); n != 1 || m.progress[n-1].Duration != ms(42) || m.progress[n-1].Samples != 6 {
-		t.Errorf("progress: %+v", m.progress)
-	}
+	testenv.Prints(t, "progress", "1 42ms 6", len(m.progress), m.progress[0].Duration, m.progress[0].Samples)
 }
 
 // A tick has the calls of a source for one tick.
@@ -209,4 +207,134 @@ func TestPartsAreTheWhole(t *testing.T) {
 		equal(t, "samples", got, want)
 		equal(t, "time in stacks", sums, wantSums)
 	})
+}
+
+// TestFollow gives a session's samples from 10 ms on to a second sink. It gets creators and labels of
+// goroutines that began before, and none of the time before.
+func TestFollow(t *testing.T) {
+	var first, second, third, fourth, fifth memory
+	s, out := session(t, Config{}, &first)
+	at := func(id uint64, t, gap float64) {
+		sample(out, source.Sample{Goroutine: id, Time: ms(t), Gap: ms(gap)})
+	}
+	out.Batch(func() {
+		at(5, 1, 0)
+		at(6, 2, 0)
+		at(7, 2, 0)
+		out.Gone(7)
+	})
+	out.Labels(5, ms(3), request("a"))
+	out.Batch(func() { at(5, 3, 0) })
+	f := testenv.Must(s.Follow(&second, ms(10)))
+	early := f.Reach() // a batch that runs already may lack the samples of now
+	out.Batch(func() {
+		at(6, 9, 0)
+		at(5, 20, 0)
+		testenv.Same(t, "reached before the end of the batch", isClosed(early), false)
+	})
+	testenv.Prints(t, "after a batch Reach and the next one", "true false", isClosed(early), isClosed(f.Reach()))
+	other := testenv.Must(s.Follow(&fourth, ms(21))) // beside the second one
+	out.Labels(5, ms(25), request("b"))
+	out.Batch(func() {
+		at(5, 25, 0)
+		at(8, 30, 29) // it may have begun before the second sink
+		out.Gone(8)
+	})
+	ended := make(chan Part)
+	go func() { ended <- testenv.Must(f.End()) }()
+	for len(s.out.followers.seen) == 2 { // until a batch ends after the call of end
+		out.Batch(func() {})
+		runtime.Gosched()
+	}
+	part := <-ended
+	equal(t, "samples", second.samples, []tachyon.Sample{
+		{Thread: 5, Time: us(ms(20))}, {Thread: 5, Time: us(ms(25))}, {Thread: 8, Time: us(ms(11))}, {Thread: 8, Time: us(ms(30))},
+	})
+	equal(t, "goroutines", append(second.parts, part.Goroutines...), []tachyon.Goroutine{
+		{ID: 5, Parent: 1, CreatedBy: "main.main", First: 10000, Last: 10000, FirstWeight: 10000, Labels: []tachyon.LabelSpan{{Labels: request("a")}}},
+		{ID: 5, Last: 15000, Labels: []tachyon.LabelSpan{{From: 15000, Labels: request("b")}}},
+		{ID: 8, Parent: 1, CreatedBy: "main.main", First: 1000, Last: 20000},
+	})
+	st := part.Stats
+	testenv.Prints(t, "the part", "10ms 30ms 4 20ms 2 0", part.Start, part.End, st.Samples, st.Duration, st.MaxGoroutines, st.TicksReached)
+
+	// Errors of a second sink end the following only. The session can end meanwhile.
+	third.room = 1
+	f = testenv.Must(s.Follow(&third, ms(30)))
+	out.Batch(func() { at(5, 50, 0); at(6, 51, 0) })
+	testenv.Prints(t, "the sink has failed, the session has ended, another sink has failed", "true false false", isClosed(f.Failed()), isClosed(f.Stopped()), isClosed(other.Failed()))
+	late := testenv.Must(s.Follow(&fifth, ms(60))) // gets nothing before the session's end
+	stop(t, s)
+	part, err := f.End()
+	testenv.Prints(t, "an error of the second sink", "no space left 1 true", err, part.Stats.Samples, isClosed(f.Stopped()))
+	part = testenv.Must(other.End())
+	testenv.Prints(t, "a third sink", "21ms 5 5", part.Start, part.Stats.Samples, len(fourth.samples))
+	part = testenv.Must(late.End())
+	testenv.Prints(t, "one that gets nothing", "60ms 60ms 0 0", part.Start, part.End, len(part.Goroutines), len(fifth.samples))
+	testenv.Same(t, "samples of the session", len(first.samples), 11)
+	testenv.Is(t, "a session that has ended", testenv.Err(s.Follow(&third, ms(60))), ErrEnded)
+}
+
+// TestReachOfSession: the session's own sink has everything after a look, too, and is told of all goroutines.
+func TestReachOfSession(t *testing.T) {
+	var m memory
+	s, out := session(t, Config{}, &m)
+	look := make(chan struct{})
+	s.src.(*scripted).looked = look
+	reached := make(chan struct{})
+	go func() { s.Reach(t.Context()); close(reached) }()
+	testenv.Await(func() bool {
+		s.out.reaches.mu.Lock()
+		defer s.out.reaches.mu.Unlock()
+		return len(s.out.reaches.waiting) == 1
+	})
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
+	testenv.Prints(t, "reached before the look, with goroutines", "false 0", isClosed(reached), len(m.parts))
+	close(look)
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(2)}) })
+	<-reached
+	testenv.Prints(t, "samples and goroutines after the look", "2 1", len(m.samples), len(m.parts))
+	stop(t, s)
+	s.Reach(t.Context()) // returns, as the session has ended
+}
+
+// TestReach: the second sink has everything up to now after a look at all goroutines, of which it has then been told. Before
+// that it does not end.
+func TestReach(t *testing.T) {
+	s, out := session(t, Config{}, &memory{})
+	look := make(chan struct{})
+	s.src.(*scripted).looked = look
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
+	var m memory
+	f := testenv.Must(s.Follow(&m, ms(10)))
+	reach := f.Reach()
+	out.Batch(func() {})
+	testenv.Same(t, "reached before the look", isClosed(reach), false)
+	close(look)
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(20)}) })
+	testenv.Prints(t, "reached after the look, samples, goroutines and weight of the first", "true 1 1 10000", isClosed(reach), len(m.samples), len(m.parts), m.parts[0].FirstWeight)
+	look = make(chan struct{})
+	s.src.(*scripted).looked = look
+	ended := make(chan Part)
+	go func() { ended <- testenv.Must(f.End()) }()
+	testenv.Await(func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.waiting) == 1
+	})
+	out.Batch(func() {})
+	testenv.Same(t, "followers that wait for the look", len(s.out.followers.seen), 1)
+	close(look)
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(30)}) })
+	part := <-ended
+	testenv.Prints(t, "the end, and samples", "30ms 2", part.End, len(m.samples))
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -17,10 +17,8 @@ func TestSourcePlugsIn(t *testing.T) {
 	var m memory
 	f := &scripted{name: Native}
 	s := testenv.Must(start(Config{Rate: 250, Budget: 2, System: true, MaxPause: time.Second, Start: sessionStart}, &m, f.candidate, nil))
-	if c := f.cfg; c.Rate != 250 || c.Budget != 2 || !c.System || !c.WaitFrames || c.MaxPause != time.Second || !c.Start.Equal(sessionStart) {
-		t.Errorf("%+v", c)
-	}
-	out := f.out
+	out, c := f.out, f.cfg
+	testenv.Prints(t, "configuration", "250 2 true true 1s true", c.Rate, c.Budget, c.System, c.WaitFrames, c.MaxPause, c.Start.Equal(sessionStart))
 	out.Batch(func() {
 		leaf := out.Frame(tachyon.Frame{Func: "main.leaf", File: "/a.go", Line: 3})
 		root := out.Frame(tachyon.Frame{Func: "main.main", File: "/a.go", Line: 9})
@@ -50,9 +48,7 @@ func TestSourcePlugsIn(t *testing.T) {
 		out.Gone(77)
 	})
 	stop(t, s)
-	if err := s.Stop(); err != nil || f.starts != 1 || f.stops != 1 {
-		t.Errorf("%v, %d starts, %d stops", err, f.starts, f.stops)
-	}
+	testenv.Prints(t, "Stop again, starts and stops", "<nil> 1 1", s.Stop(), f.starts, f.stops)
 	equal(t, "samples", m.samples, []tachyon.Sample{
 		{Thread: 1, Status: tachyon.OnCPU | tachyon.MainThread, Time: us(ms(1)), Stack: []uint32{0, 1}},
 		{Thread: 8, Time: us(ms(2)), Stack: []uint32{1}},
@@ -155,9 +151,7 @@ func TestComesAgain(t *testing.T) {
 		{From: 4000, Labels: map[string]string{}},
 		{From: 6000, Labels: request("a")},
 	}}})
-	if st := s.Stats(); st.Goroutines != 0 || st.MaxGoroutines != 1 {
-		t.Errorf("%+v", st)
-	}
+	testenv.Prints(t, "goroutines now and at most", "0 1", s.Stats().Goroutines, s.Stats().MaxGoroutines)
 }
 
 // TestNews checks when the sink gets what is known about goroutines: all of a short goroutine at once,
@@ -206,23 +200,16 @@ func TestNews(t *testing.T) {
 	equal(t, "forgotten", m.forgot, []uint64{8, 7, 9, 10})
 	stop(t, s)
 	equal(t, "the rest", s.Part().Goroutines, []tachyon.Goroutine{goroutine(tachyon.Goroutine{ID: 11, First: 6000000, Last: 6000000})})
-	var lengths []time.Duration
-	for _, p := range m.progress {
-		lengths = append(lengths, p.Duration)
-		if p.TicksReached != 4 || p.Source != Native || p.RateReached != 800 || p.Objects != tachyon.OnlyChannels || p.FarEndsUnknown != "why" {
-			t.Errorf("progress %+v", p)
-		}
-	}
-	equal(t, "lengths of the session", lengths, []time.Duration{ms(40.999), ms(100), ms(150), ms(3000), ms(6000)})
+	testenv.SameList(t, "lengths of the session", m.lengths(), []time.Duration{ms(40.999), ms(100), ms(150), ms(3000), ms(6000)})
+	p := m.progress[0]
+	testenv.Prints(t, "progress", "4 native 800 "+tachyon.OnlyChannels+" why", p.TicksReached, p.Source, p.RateReached, p.Objects, p.FarEndsUnknown)
 }
 
 // A pass of many samples goes to the sink in batches, and the session's progress within it.
 func TestLongPass(t *testing.T) {
 	var m memory
 	s, out := session(t, Config{NoWaitFrames: true}, &m)
-	if s.src.(*scripted).cfg.WaitFrames || s.Stats().Objects != "" {
-		t.Errorf("without wait frames: objects %q", s.Stats().Objects)
-	}
+	testenv.Prints(t, "wait frames and objects", "false ", s.src.(*scripted).cfg.WaitFrames, s.Stats().Objects)
 	out.Batch(func() {
 		for i := range 2000 {
 			sample(out, source.Sample{Goroutine: 7, Time: time.Duration(i+1) * 100 * time.Microsecond})
@@ -232,11 +219,7 @@ func TestLongPass(t *testing.T) {
 		}
 	})
 	stop(t, s)
-	var lengths []time.Duration
-	for _, p := range m.progress {
-		lengths = append(lengths, p.Duration)
-	}
-	equal(t, "lengths", lengths, []time.Duration{ms(64), ms(115.2), ms(166.4), ms(300)})
+	testenv.SameList(t, "lengths", m.lengths(), []time.Duration{ms(64), ms(115.2), ms(166.4), ms(300)})
 	equal(t, "batches", m.batches, append(slices.Repeat([]int{128}, 17), 124))
 }
 
@@ -298,33 +281,19 @@ func TestLeafPCsOfMarkers(t *testing.T) {
 	}
 }
 
-// unwilling is a sink that takes no samples for a while.
-type unwilling struct {
-	memory
-	shut bool
-}
-
-func (u *unwilling) WriteBatch(list []tachyon.Sample) (int, error) {
-	if u.shut {
-		return 0, nil
-	}
-	return u.memory.WriteBatch(list)
-}
-
-// Samples that the sink does not take are counted, with their time, and sampling goes on.
+// Samples that the sink does not take are counted, with their time, and sampling goes on. A second sink has them.
 func TestUnwritten(t *testing.T) {
-	u := &unwilling{}
-	s, out := session(t, Config{}, u)
+	var m, second memory
+	s, out := session(t, Config{}, &m)
+	f := testenv.Must(s.Follow(&second, 0))
 	for i := range 30 {
-		u.shut = i >= 10 && i < 20
+		m.shut = i >= 10 && i < 20
 		out.Batch(func() { sample(out, source.Sample{Goroutine: 1, Time: ms(float64(i + 1)), Leaf: 5}) })
 	}
 	stop(t, s)
-	st := s.Stats()
-	if s.out.err() != nil || st.Samples != 20 || st.Dropped != 10+3 || st.Unwritten != ms(10) {
-		t.Errorf("%v, %d samples, %d dropped, %v unwritten", s.out.err(), st.Samples, st.Dropped, st.Unwritten)
-	}
-	if p := s.Part(); p.Stats.Unwritten != ms(10) || len(p.PCs.PCs) != 1 || p.PCs.PCs[0].Wall != 20 {
-		t.Errorf("%+v, %+v", p.Stats, p.PCs)
-	}
+	st, p := s.Stats(), s.Part()
+	testenv.Prints(t, "error, samples, dropped, unwritten", "<nil> 20 13 10ms", s.out.err(), st.Samples, st.Dropped, st.Unwritten)
+	testenv.Prints(t, "unwritten in the part, addresses", "10ms 1 20", p.Stats.Unwritten, len(p.PCs.PCs), p.PCs.PCs[0].Wall)
+	p = testenv.Must(f.End())
+	testenv.Prints(t, "samples, dropped, unwritten of the second sink", "30 0 0s", p.Stats.Samples, p.Stats.Dropped, p.Stats.Unwritten)
 }

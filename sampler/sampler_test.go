@@ -2,8 +2,8 @@ package sampler
 
 import (
 	"errors"
+	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -43,9 +43,8 @@ func TestLive(t *testing.T) {
 			}
 			all.Wait()
 			st := s.Stats()
-			if st.Source != name || st.Reason != "" || st.Rate != 1000 || st.Budget != 100 || st.Samples != int64(len(m.samples)) || st.TicksReached < 1 || st.Cost <= 0 || st.MaxGoroutines < 2 || st != s.Stats() {
-				t.Errorf("%+v after %d samples", st, len(m.samples))
-			}
+			testenv.Prints(t, "source, rate, budget, samples, reason", fmt.Sprintf("%s 1000 100 %d ", name, len(m.samples)), st.Source, st.Rate, st.Budget, st.Samples, st.Reason)
+			testenv.Prints(t, "there are ticks, cost and goroutines, and they stay", "true true true true", st.TicksReached > 0, st.Cost > 0, st.MaxGoroutines > 1, st == s.Stats())
 			found := uint64(0)
 			for i := range m.samples {
 				p := &m.samples[i]
@@ -60,9 +59,8 @@ func TestLive(t *testing.T) {
 				}
 			}
 			list := m.whole(s).goroutines()
-			if i := slices.IndexFunc(list, func(g tachyon.Goroutine) bool { return g.ID == found }); i < 0 || !strings.HasSuffix(list[i].CreatedBy, "sampler.TestLive.func1") {
-				t.Errorf("goroutine %d is not among %+v", found, list)
-			}
+			i := slices.IndexFunc(list, func(g tachyon.Goroutine) bool { return g.ID == found })
+			testenv.Has(t, "creator", list[i].CreatedBy, "sampler.TestLive.func1")
 		})
 	}
 }
@@ -121,22 +119,14 @@ func TestChoice(t *testing.T) {
 		}
 		s, err := start(Config{Source: tt.source}, &memory{}, native, port.candidate)
 		if tt.want == "" {
-			if err == nil || !strings.Contains(err.Error(), tt.reason) || port.starts != 0 {
-				t.Errorf("%+v: error %v, %d starts of portable", tt, err, port.starts)
-			}
+			testenv.Fails(t, tt.source, err, tt.reason)
+			testenv.Same(t, "starts of portable", port.starts, 0)
 			continue
 		}
-		if err != nil {
-			t.Errorf("%+v: %v", tt, err)
-			continue
-		}
+		testenv.OK(t, err)
 		s.Stop()
-		if st := s.Stats(); st.Source != tt.want || st.Reason != tt.reason {
-			t.Errorf("%+v: source %s because %q", tt, st.Source, st.Reason)
-		}
-		if nat.starts != 0 && tt.source == Portable || nat.starts > 0 && nat.cfg.Fallback != (tt.source != Native) {
-			t.Errorf("%+v: native was tried with %+v, portable with %+v", tt, nat.cfg, port.cfg)
-		}
+		testenv.Prints(t, tt, tt.want+" "+tt.reason, s.Stats().Source, s.Stats().Reason)
+		testenv.FailIf(t, nat.starts != 0 && tt.source == Portable || nat.starts > 0 && nat.cfg.Fallback != (tt.source != Native), "%+v: native was tried with %+v, portable with %+v", tt, nat.cfg, port.cfg)
 		testenv.Same(t, "goroutines of the source that failed", len(s.Part().Goroutines), 0)
 	}
 	for _, port := range []candidate{noNative, (&scripted{refuse: forbidden}).candidate} {
@@ -171,12 +161,10 @@ func TestFails(t *testing.T) {
 			}
 			f.out.Fail(errors.New("a consequence"))
 			testenv.Same(t, "OnError got", <-heard, c.want)
-			if err := s.Stop(); err != c.want || f.stops != 1 || len(m.samples) != c.kept || m.fails > 1 || len(heard) != 0 || s.Stats().Samples != int64(c.kept) {
-				t.Errorf("%v, %d stops, %d samples, %d failed calls", err, f.stops, len(m.samples), m.fails)
-			}
-			if list := m.progress; len(list) > 0 && list[len(list)-1].Duration > 10*time.Second {
-				t.Errorf("after the error the sink got %+v", list)
-			}
+			testenv.Same(t, "Stop", s.Stop(), c.want)
+			testenv.Prints(t, "stops, samples, counted, calls of OnError", fmt.Sprint(1, c.kept, c.kept, 0), f.stops, len(m.samples), s.Stats().Samples, len(heard))
+			testenv.Within(t, "calls that failed", m.fails, 0, 1)
+			testenv.Within(t, "the sink's latest progress", slices.Max(append(m.lengths(), 0)), 0, 10*time.Second)
 		})
 	}
 	for _, method := range []string{"WriteRecords", "Forget"} {

@@ -113,6 +113,7 @@ type memory struct {
 	before   []int  // samples at the time of each
 	room     int    // after so many samples it fails; 0: never
 	fails    int    // how often it has failed
+	shut     bool   // it takes no samples
 	full     bool   // the part of the session ends
 	refuse   string // a method that fails
 	ended    []ended
@@ -136,6 +137,9 @@ func (m *memory) Intern(f tachyon.Frame) uint32 {
 }
 
 func (m *memory) WriteBatch(list []tachyon.Sample) (int, error) {
+	if m.shut {
+		return 0, nil
+	}
 	m.batches = append(m.batches, len(list))
 	for i, s := range list {
 		if m.room > 0 && len(m.samples) == m.room {
@@ -173,6 +177,14 @@ func (m *memory) failing(method string) error {
 		return errFull
 	}
 	return nil
+}
+
+// lengths returns the session's length in each progress.
+func (m *memory) lengths() (list []time.Duration) {
+	for _, p := range m.progress {
+		list = append(list, p.Duration)
+	}
+	return list
 }
 
 func (m *memory) Full() bool { return m.full }

@@ -41,16 +41,13 @@ func TestCPUGroups(t *testing.T) {
 }
 
 func TestReadCPUStat(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"nr_periods 9\nnr_throttled 7\nthrottled_time 5000\n":                         5 * time.Microsecond,
-		"usage_usec 1\nnr_periods 9\nnr_throttled 7\nthrottled_usec 5\nnr_bursts 0\n": 5 * time.Microsecond,
+	for text, want := range map[string]string{
+		"nr_periods 9\nnr_throttled 7\nthrottled_time 5000\n":                         "7 5µs",
+		"usage_usec 1\nnr_periods 9\nnr_throttled 7\nthrottled_usec 5\nnr_bursts 0\n": "7 5µs",
+		"usage_usec 1\nnr_throttled x\n\n":                                            "0 0s",
 	} {
-		if periods, d := readCPUStat(text); periods != 7 || d != want {
-			t.Errorf("%q: %d periods, %v", text, periods, d)
-		}
-	}
-	if periods, d := readCPUStat("usage_usec 1\nnr_throttled x\n\n"); periods != 0 || d != 0 {
-		t.Errorf("%d periods, %v", periods, d)
+		periods, d := readCPUStat(text)
+		testenv.Prints(t, text, want, periods, d)
 	}
 }
 
@@ -65,30 +62,28 @@ func TestThrottled(t *testing.T) {
 		}
 		s := &Sampler{limits: &throttling{file: file, periods: 10, time: time.Second}, quit: make(chan struct{}), stopped: make(chan struct{})}
 		s.src, s.out = &scripted{}, newRecorder(&memory{}, time.Now(), 1000)
-		check := func(when string, periods int64, d time.Duration) {
+		check := func(when, want string) {
 			t.Helper()
-			if c := s.Stats().Counts; c.ThrottledPeriods != periods || c.Throttled != d {
-				t.Errorf("%s: %d periods, %v", when, c.ThrottledPeriods, c.Throttled)
-			}
+			c := s.Stats().Counts
+			testenv.Prints(t, when, want, c.ThrottledPeriods, c.Throttled)
 		}
 		throttled(10, time.Second)
-		check("at the start", 0, 0)
+		check("at the start", "0 0s")
 		throttled(12, 3*time.Second)
 		time.Sleep(keepReading)
-		check("after a second", 0, 0)
+		check("after a second", "0 0s")
 		time.Sleep(time.Nanosecond)
-		check("after more than a second", 2, 2*time.Second)
+		check("after more than a second", "2 2s")
 		throttled(13, 4*time.Second)
 		close(s.quit)
 		s.watch()
 		throttled(20, 9*time.Second)
 		time.Sleep(time.Hour)
-		check("at the end", 3, 3*time.Second)
+		check("at the end", "3 3s")
 	})
 	for name, l := range map[string]*throttling{"no file": {}, "removed": {file: "/no/such/file"}, "counts that fell": {file: "/proc/self/status", periods: 9, time: 9}} {
-		if periods, d := l.since(); periods != 0 || d != 0 {
-			t.Errorf("%s: %d periods, %v", name, periods, d)
-		}
+		periods, d := l.since()
+		testenv.Prints(t, name, "0 0s", periods, d)
 	}
 }
 

@@ -118,9 +118,7 @@ func FuzzFuncTable(f *testing.F) {
 		pc := m.Text + uintptr(off)
 		size, ok := table.SPDelta(pc)
 		got := delta(v, pc)
-		if ok && got != ^uintptr(0) && int64(int32(got)) != int64(size) {
-			t.Errorf("frame size %d in the handler, %d in the drain", int64(got), size)
-		}
+		testenv.FailIf(t, ok && got != ^uintptr(0) && int64(int32(got)) != int64(size), "frame size %d in the handler, %d in the drain", int64(got), size)
 		testenv.Within(t, "inlined calls", len(table.Expand(nil, pc+1)), 0, 300)
 	})
 }

@@ -76,9 +76,7 @@ func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 	const module = "github.com/gotach/profiler"
 	var end int64 // of the file before, in µs
 	for i, path := range s.Files() {
-		if testenv.Count(t, reader.Open, path) == 0 && path != s.Path() {
-			t.Errorf("%s has no samples", path)
-		}
+		testenv.FailIf(t, testenv.Count(t, reader.Open, path) == 0 && path != s.Path(), "%s has no samples", path)
 		r := testenv.Must(reader.Open(path))
 		defer r.Close()
 		m := testenv.Metadata(t, reader.Open, path)
@@ -92,9 +90,7 @@ func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 		described := map[uint64]bool{}
 		for _, g := range m.Goroutines {
 			described[g.ID] = true
-			if g.First > g.Last || g.Last > uint64(d.Duration.Microseconds()) || strings.HasPrefix(g.CreatedBy, module+"/internal/own.") {
-				t.Errorf("%s: goroutine %+v", path, g)
-			}
+			testenv.FailIf(t, g.First > g.Last || g.Last > uint64(d.Duration.Microseconds()) || strings.HasPrefix(g.CreatedBy, module+"/internal/own."), "%s: goroutine %+v", path, g)
 		}
 		channels := map[int32]bool{}
 		for _, o := range m.Objects {

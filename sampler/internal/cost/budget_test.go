@@ -112,9 +112,7 @@ func TestBudgetBegins(t *testing.T) {
 		m := newMachine(percent, 1000)
 		m.tick, m.pass = 50_000, 50e3
 		m.run(2 * time.Second)
-		if m.now.Ticks > most || m.now.Ticks < most/4 {
-			t.Errorf("a budget of %v %% takes %.0f ticks in two seconds", percent, m.now.Ticks)
-		}
+		testenv.Within(t, fmt.Sprint(percent, " %: ticks in two seconds"), m.now.Ticks, most/4, most)
 	}
 }
 
@@ -128,9 +126,7 @@ func TestBudgetIsSteady(t *testing.T) {
 		m.run(20 * time.Millisecond)
 		least, most = min(least, m.b.Period), max(most, m.b.Period)
 	}
-	if most/least > 1.5 {
-		t.Errorf("the period swings from %.0f to %.0f ns", least, most)
-	}
+	testenv.Within(t, "the longest period by the shortest", most/least, 1, 1.5)
 }
 
 // TestBudgetRecovers checks that ticks get rarer within a second when they become dear, and as
@@ -142,16 +138,11 @@ func TestBudgetRecovers(t *testing.T) {
 	before := m.rate()
 	m.tick = 100_000
 	m.run(time.Second)
-	burst := m.run(3 * time.Second)
-	if burst > 1.15 {
-		t.Errorf("a second after ticks became dear they cost %.2f %%", burst)
-	}
-	during := m.rate()
+	testenv.Within(t, "cost a second after ticks became dear", m.run(3*time.Second), 0, 1.15)
+	testenv.Within(t, "ticks while they are dear", m.rate(), 0, 0.3*before)
 	m.tick = 5000
 	m.run(5 * time.Second)
-	if after := m.rate(); during > 0.3*before || after < 0.9*before {
-		t.Errorf("%.0f ticks a second before, %.0f while they are dear, %.0f after", before, during, after)
-	}
+	testenv.Within(t, "ticks after that", m.rate(), 0.9*before, 1000)
 }
 
 // TestBudgetRepays checks that a session costs no more than its budget over ten seconds in which some passes
@@ -168,10 +159,8 @@ func TestBudgetRepays(t *testing.T) {
 		m.run(time.Second)
 		least = min(least, m.rate())
 	}
-	cost := 100 * float64(m.b.Total-before) / float64(m.now.At.Sub(from)) / m.now.Cores
-	if cost > 1.15 || least < 10 {
-		t.Errorf("over ten seconds the session costs %.2f %%, with %.0f ticks a second at least", cost, least)
-	}
+	testenv.Within(t, "cost over ten seconds", 100*float64(m.b.Total-before)/float64(m.now.At.Sub(from))/m.now.Cores, 0, 1.15)
+	testenv.Within(t, "ticks a second at least", least, 10, 1000)
 }
 
 // TestTicksThatLoseTheirCore checks that visits do not cost more CPU time than the thread has used.
@@ -189,18 +178,15 @@ func TestTicksThatLoseTheirCore(t *testing.T) {
 		now.Process += 1e9
 		b.Spend(now)
 	}
-	if perTick, perVisit := b.sums.onTicks/b.sums.ticks, b.sums.onVisits/b.sums.visits; perTick < 70e3 || perTick > 80e3 || perVisit < 2400 || perVisit > 2600 {
-		t.Errorf("a tick costs %.0f ns, a visit %.0f, want 76000 and 2500", perTick, perVisit)
-	}
+	testenv.Within(t, "ns of a tick", b.sums.onTicks/b.sums.ticks, 70e3, 80e3)
+	testenv.Within(t, "ns of a visit", b.sums.onVisits/b.sums.visits, 2400, 2600)
 }
 
 // TestCostIsNoMoreThanTheProcess checks that the session does not count more than the process used.
 func TestCostIsNoMoreThanTheProcess(t *testing.T) {
 	b := NewBudget(1, 1000, Clocks{At: time.Unix(1, 0), Procs: 2, Cores: 2})
 	b.Spend(Clocks{At: time.Unix(2, 0), Procs: 2, Cores: 2, Process: 1e6, Ticker: 1e8, Ticks: 100, Pass: 1e6})
-	if b.Total > time.Millisecond || b.Total < time.Millisecond*99/100 {
-		t.Errorf("the process used 1 ms, the cost is %v", b.Total)
-	}
+	testenv.Within(t, "cost", b.Total, time.Millisecond*99/100, time.Millisecond)
 }
 
 // TestPatience checks when Start gives up.
@@ -228,11 +214,9 @@ func TestPatience(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPatience(func() time.Duration { return 0 }, true)
-		if time.Sleep(onlyLimit / 2); p.Over("") != nil || !p.Lasts() {
-			t.Error("Start does not wait for a core")
-		}
-		if time.Sleep(onlyLimit / 2); p.Over("") == nil || p.Lasts() {
-			t.Error("Start waits for a core for ever")
+		for _, waits := range []bool{true, false} {
+			time.Sleep(onlyLimit / 2)
+			testenv.Prints(t, "Start waits for a core", fmt.Sprint(waits, waits), p.Over("") == nil, p.Lasts())
 		}
 	})
 }

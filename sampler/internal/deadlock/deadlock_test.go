@@ -26,9 +26,7 @@ func TestWatch(t *testing.T) {
 		looks("a goroutine is not stuck", 10, false, same, -1)
 		looks("a goroutine has run since the last look", 10, true, func(i int) uint64 { return uint64(i) }, -1)
 		looks("with the same mark", 5, true, same, 4)
-		if w.Conclude(Dead, true, 8) || w.Conclude(Dead, false, 9) || w.Conclude(Unclear, true, 9) {
-			t.Error("Conclude = true without all its conditions")
-		}
+		testenv.Prints(t, "Conclude without all its conditions", "false false false", w.Conclude(Dead, true, 8), w.Conclude(Dead, false, 9), w.Conclude(Unclear, true, 9))
 		looks("a second after Conclude", 5, true, same, 4)
 		for wait := 2 * time.Second; wait <= 2*maxPatience; wait *= 2 {
 			testenv.Same(t, "Conclude although a timer is set", w.Conclude(Alive, true, 9), false)
@@ -61,9 +59,7 @@ var others = []string{
 func TestReasons(t *testing.T) {
 	for version, layout := range goruntime.Layouts {
 		for _, reason := range layout.Reasons {
-			if other := slices.Contains(others, reason); Stuck(reason) == other {
-				t.Errorf("the reason %q is stuck: %v, and it is among the others: %v", reason, !other, other)
-			}
+			testenv.Same(t, "the reason "+reason+" is not among the others", Stuck(reason), !slices.Contains(others, reason))
 		}
 		for reason := range stuck {
 			testenv.Same(t, version+" has the reason "+reason, slices.Contains(layout.Reasons, reason), true)

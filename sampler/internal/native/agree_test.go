@@ -6,12 +6,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"net"
 	"regexp"
 	"runtime"
 	"runtime/pprof"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,94 +24,81 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// waits are ways to wait. Each function calls up once just before it waits, and returns after stop
-// is closed.
-var waits = map[string]func(up func(), stop chan struct{}){
-	"chan receive": func(up func(), stop chan struct{}) { up(); <-stop },
-	"chan send": ended(func() (wait, end func()) {
-		c := make(chan int)
-		return func() { c <- 1 }, func() { <-c }
-	}),
-	"select": func(up func(), stop chan struct{}) {
-		up()
-		select {
-		case <-stop:
-		case <-make(chan int):
-		}
-	},
-	"sync.Mutex.Lock": ended(func() (wait, end func()) {
-		m := new(sync.Mutex)
-		m.Lock()
-		return func() { m.Lock() }, m.Unlock
-	}),
-	"sync.RWMutex.RLock": ended(func() (wait, end func()) {
-		m := new(sync.RWMutex)
-		m.Lock()
-		return func() { m.RLock() }, m.Unlock
-	}),
-	"sync.RWMutex.Lock": ended(func() (wait, end func()) {
-		m := new(sync.RWMutex)
-		m.RLock()
-		return func() { m.Lock() }, m.RUnlock
-	}),
-	"sync.WaitGroup.Wait": ended(func() (wait, end func()) {
-		w := new(sync.WaitGroup)
-		w.Add(1)
-		return func() { w.Wait() }, w.Done
-	}),
-	"sync.Cond.Wait": ended(func() (wait, end func()) {
-		c := sync.NewCond(new(sync.Mutex))
-		c.L.Lock() // Wait unlocks it
-		return func() { c.Wait() }, func() { c.L.Lock(); c.Signal(); c.L.Unlock() }
-	}),
-	"sleep": func(up func(), stop chan struct{}) {
-		up()
-		for {
-			time.Sleep(time.Second)
+// waits returns ways to wait, which end after stop is closed. All of a kind wait for the same object where they can.
+func waits(stop chan struct{}) map[string]func() {
+	var mutex sync.Mutex
+	var written sync.RWMutex
+	var group sync.WaitGroup
+	var pipe [2]int
+	cond := sync.NewCond(new(sync.Mutex))
+	mutex.Lock()
+	written.Lock()
+	group.Add(1)
+	if err := syscall.Pipe(pipe[:]); err != nil {
+		panic(err)
+	}
+	atEnd := func(f func()) { go func() { <-stop; f() }() }
+	atEnd(func() {
+		mutex.Unlock()
+		written.Unlock()
+		group.Done()
+		syscall.Close(pipe[1])
+		cond.L.Lock()
+		cond.Broadcast()
+		cond.L.Unlock()
+	})
+	return map[string]func(){
+		"chan receive":        func() { <-stop },
+		"sync.Mutex.Lock":     func() { mutex.Lock(); mutex.Unlock() },
+		"sync.RWMutex.RLock":  func() { written.RLock(); written.RUnlock() },
+		"sync.WaitGroup.Wait": func() { group.Wait() },
+		"sync.Cond.Wait":      func() { cond.L.Lock(); cond.Wait(); cond.L.Unlock() },
+		"syscall":             func() { syscall.Read(pipe[0], make([]byte, 1)) },
+		"sync.RWMutex.Lock": func() {
+			m := new(sync.RWMutex)
+			m.RLock()
+			atEnd(m.RUnlock)
+			m.Lock()
+		},
+		"chan send": func() {
+			c := make(chan int)
+			atEnd(func() { <-c })
+			c <- 1
+		},
+		"select": func() {
 			select {
 			case <-stop:
-				return
-			default:
+			case <-make(chan int):
 			}
-		}
-	},
-	"IO wait": ended(func() (wait, end func()) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			panic(err)
-		}
-		return func() { l.Accept() }, func() { l.Close() }
-	}),
-	"syscall": ended(func() (wait, end func()) {
-		var p [2]int
-		if err := syscall.Pipe(p[:]); err != nil {
-			panic(err)
-		}
-		return func() { syscall.Read(p[0], make([]byte, 1)); syscall.Close(p[0]) }, func() { syscall.Close(p[1]) }
-	}),
-	"coroutine": func(up func(), stop chan struct{}) {
-		next, done := iter.Pull(func(yield func(int) bool) { <-stop })
-		defer done()
-		up()
-		next()
-	},
-}
-
-// ended makes a way to wait of one that another goroutine ends.
-func ended(way func() (wait, end func())) func(up func(), stop chan struct{}) {
-	return func(up func(), stop chan struct{}) {
-		wait, end := way()
-		go func() { <-stop; end() }()
-		up()
-		wait()
+		},
+		"sleep": func() {
+			for ended := false; !ended; {
+				time.Sleep(time.Second)
+				select {
+				case <-stop:
+					ended = true
+				default:
+				}
+			}
+		},
+		"IO wait": func() {
+			l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
+			atEnd(func() { l.Close() })
+			l.Accept()
+		},
+		"coroutine": func() {
+			next, done := iter.Pull(func(yield func(int) bool) { <-stop })
+			defer done()
+			next()
+		},
 	}
 }
 
 // forever are ways to wait that never end.
-var forever = map[string]func(up func()){
-	"chan receive (nil chan)": func(up func()) { up(); <-(chan int)(nil) },
-	"chan send (nil chan)":    func(up func()) { up(); (chan int)(nil) <- 1 },
-	"select (no cases)":       func(up func()) { up(); select {} },
+var forever = map[string]func(){
+	"chan receive (nil chan)": func() { <-(chan int)(nil) },
+	"chan send (nil chan)":    func() { (chan int)(nil) <- 1 },
+	"select (no cases)":       func() { select {} },
 }
 
 // deeper calls f below some more frames, by turns through an interface, a closure and a generic
@@ -140,39 +125,23 @@ func (t through) String() string { deeper(t.n, t.f); return "" }
 
 func generic[T int | uint8](n T, f func()) { deeper(int(n), f) }
 
-// printed is the text of runtime.Stack for one goroutine.
-type printed struct {
-	state              string
-	funcs              []string
-	places             []string
-	createdBy, created string
-	parent             uint64
-}
+// printed is the text of runtime.Stack for one goroutine, without arguments and offsets.
+type printed struct{ state, stack string }
 
-var headerPattern = regexp.MustCompile(`^goroutine (\d+) \[([^\],]*)`)
+var (
+	headerPattern   = regexp.MustCompile(`^goroutine (\d+) \[([^\],]*)`)
+	variablePattern = regexp.MustCompile(`(?m)\([^()]*\)$| \+0x[0-9a-f]+$`)
+)
 
 // parseStacks parses the output of runtime.Stack(all).
-func parseStacks(text string) map[uint64]*printed {
-	all := map[uint64]*printed{}
-	for _, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
-		lines := strings.Split(block, "\n")
-		m := headerPattern.FindStringSubmatch(lines[0])
+func parseStacks(text string) map[uint64]printed {
+	all := map[uint64]printed{}
+	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		header, stack, _ := strings.Cut(block, "\n")
+		m := headerPattern.FindStringSubmatch(header)
 		id, _ := strconv.ParseUint(m[1], 10, 64)
-		p := &printed{}
-		p.state, _, _ = strings.Cut(m[2], " labels:")
-		for i := 1; i+1 < len(lines); i += 2 {
-			place, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " +0x")
-			if rest, ok := strings.CutPrefix(lines[i], "created by "); ok {
-				by, parent, _ := strings.Cut(rest, " in goroutine ")
-				p.createdBy, p.created = by, place
-				p.parent, _ = strconv.ParseUint(parent, 10, 64)
-				continue
-			}
-			name := lines[i][:strings.LastIndexByte(lines[i], '(')]
-			p.funcs = append(p.funcs, name)
-			p.places = append(p.places, place)
-		}
-		all[id] = p
+		state, _, _ := strings.Cut(m[2], " labels:")
+		all[id] = printed{state, variablePattern.ReplaceAllString(stack, "")}
 	}
 	return all
 }
@@ -185,34 +154,32 @@ func TestAgreesWithStack(t *testing.T) {
 	var mu sync.Mutex
 	type way struct{ kind, depth string }
 	mine := map[uint64]way{}
-	// start starts a goroutine that waits at some depth. f calls its argument just before it waits.
-	start := func(kind string, depth int, f func(up func())) {
+	// start starts a goroutine that waits at some depth.
+	start := func(kind string, depth int, wait func()) {
 		started.Add(1)
 		w := way{kind, strconv.Itoa(depth)}
 		go pprof.Do(context.Background(), pprof.Labels("kind", w.kind, "depth", w.depth), func(context.Context) {
-			deeper(depth, func() {
-				f(func() {
-					mu.Lock()
-					mine[currentGoid()] = w
-					mu.Unlock()
-					started.Done()
-				})
-			})
+			mu.Lock()
+			mine[currentGoid()] = w
+			mu.Unlock()
+			started.Done()
+			deeper(depth, wait)
 		})
 	}
-	kinds := slices.Sorted(maps.Keys(waits))
-	for i := range 25 * len(kinds) {
-		kind := kinds[i%len(kinds)]
-		all.Add(1)
-		start(kind, i/len(kinds)*8/5, func(up func()) { defer all.Done(); waits[kind](up, stop) })
+	ways := waits(stop)
+	for kind, wait := range ways {
+		for i := range 25 {
+			all.Add(1)
+			start(kind, i*8/5, func() { defer all.Done(); wait() })
+		}
 	}
-	for kind, f := range forever {
-		start(kind, 7, f)
+	for kind, wait := range forever {
+		start(kind, 7, wait)
 	}
 	started.Wait()
 
 	buf := make([]byte, 16<<20)
-	stacks := func() map[uint64]*printed { return parseStacks(string(buf[:runtime.Stack(buf, true)])) }
+	stacks := func() map[uint64]printed { return parseStacks(string(buf[:runtime.Stack(buf, true)])) }
 	testenv.Await(func() bool { // all of them wait
 		now := stacks()
 		for id, w := range mine {
@@ -241,7 +208,7 @@ func TestAgreesWithStack(t *testing.T) {
 		}
 		return samples[k] <= enough
 	}
-	var before, after map[uint64]*printed
+	var before, after map[uint64]printed
 	sessionWith(t, source.Config{WaitFrames: true}, r, func() {
 		before = stacks()
 		testenv.Await(func() bool { return seen.Load() == int64(len(mine)) })
@@ -261,31 +228,23 @@ func TestAgreesWithStack(t *testing.T) {
 			continue // it wakes up now and then
 		}
 		compared[w.kind] = true
-		if p.state != w.kind || p.state != q.state || !slices.Equal(p.places, q.places) {
-			t.Fatalf("%v: runtime.Stack says %+v, then %+v", w, p, q)
-		}
+		testenv.Same(t, "what runtime.Stack says at first and then", p, q)
+		testenv.Same(t, "state", p.state, w.kind)
 		if got := s.stack[0]; got != (tachyon.Frame{Func: "[" + w.kind + "]", Line: got.Line}) {
 			t.Fatalf("%v: wait frame is %+v, runtime.Stack says %q", w, got, p.state)
 		}
-		var funcs, places []string
+		var stack strings.Builder
 		for _, f := range s.stack[1:] {
 			if !goruntime.Hidden(f.Func) {
-				funcs = append(funcs, f.Func)
-				places = append(places, place(f.File, int(f.Line)))
+				fmt.Fprintf(&stack, "%s\n\t%s\n", f.Func, place(f.File, int(f.Line)))
 			}
 		}
-		if !slices.Equal(funcs, p.funcs) || !slices.Equal(places, p.places) {
-			t.Fatalf("%v: sampled\n%s\nprinted\n%s", w, strings.Join(places, "\n"), strings.Join(p.places, "\n"))
-		}
-		told := r.told[s.goroutine]
-		if told.CreatedBy != p.createdBy || told.CreatedAt != p.created || told.Parent != p.parent {
-			t.Fatalf("%v: created by %+v, runtime.Stack says %s in %d at %s", w, told, p.createdBy, p.parent, p.created)
-		}
+		told := r.Told[s.goroutine]
+		fmt.Fprintf(&stack, "created by %s in goroutine %d\n\t%s", told.CreatedBy, told.Parent, told.CreatedAt)
+		testenv.Same(t, w, stack.String(), p.stack)
 	}
-	testenv.Same(t, fmt.Sprint("could be compared: ", compared), len(compared), len(waits)+len(forever))
+	testenv.Same(t, fmt.Sprint("could be compared: ", compared), len(compared), len(ways)+len(forever))
 	for id, w := range mine {
-		if l := r.labels[id]; len(l) != 1 || l[0]["kind"] != w.kind || l[0]["depth"] != w.depth {
-			t.Fatalf("%v: labels are %v", w, l)
-		}
+		testenv.Prints(t, "labels", fmt.Sprintf("[map[depth:%s kind:%s]]", w.depth, w.kind), r.Sets[id])
 	}
 }

@@ -56,11 +56,8 @@ func TestPeerBuilds(t *testing.T) {
 	// With atomic counters and without optimization, the handler is over the linker's bound: such a program has to leave the
 	// native source out. -race doubles the bound.
 	t.Run("no optimisation, cover atomic, portable", func(t *testing.T) {
-		program := "github.com/gotach/profiler/bench/harmless/testdata/cases"
-		out, err := exec.Command("go", "build", "-o", t.TempDir(), "-tags=gotach_portable", "-cover", "-covermode=atomic", "-coverpkg=github.com/gotach/profiler/...", unoptimised, program).CombinedOutput()
-		if err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		const program = "github.com/gotach/profiler/bench/harmless/testdata/cases"
+		testenv.OK(t, testenv.Build(t.TempDir()+"/cases", program, nil, "-tags=gotach_portable", "-cover", "-covermode=atomic", "-coverpkg=github.com/gotach/profiler/...", unoptimised))
 	})
 	for name, flags := range map[string][]string{
 		"no optimisation": {unoptimised},
@@ -116,9 +113,7 @@ func survives(t *testing.T, sampled bool, few int, bin string, args ...string) {
 			natives++
 		}
 	}
-	if sampled && natives == 0 {
-		t.Error("no session was native")
-	}
+	testenv.FailIf(t, sampled && natives == 0, "no session was native")
 }
 
 // TestPeerChainedHandler has a C library that replaces the handler of SIGURG by its own, which calls the
@@ -221,6 +216,7 @@ func stalls(t *testing.T, file string, functions, places []string) ([]byte, []st
 	fset := token.NewFileSet()
 	f := testenv.Must(parser.ParseFile(fset, file, text, 0))
 	var out bytes.Buffer
+	var offsets []int // of statements
 	done, seen := 0, 0
 	for _, decl := range f.Decls {
 		d, ok := decl.(*ast.FuncDecl)
@@ -231,31 +227,22 @@ func stalls(t *testing.T, file string, functions, places []string) ([]byte, []st
 		ast.Inspect(d.Body, func(n ast.Node) bool {
 			if b, ok := n.(*ast.BlockStmt); ok {
 				for _, s := range b.List {
-					if _, ok := s.(*ast.CaseClause); ok {
-						break
+					switch s.(type) {
+					case *ast.CaseClause, *ast.CommClause:
+					default:
+						offsets = append(offsets, fset.Position(s.Pos()).Offset)
 					}
-					if _, ok := s.(*ast.CommClause); ok {
-						break
-					}
-					places = append(places, fset.Position(s.Pos()).String())
 				}
 			}
 			return true
 		})
 	}
-	if seen < len(functions) {
-		t.Fatalf("%s has only %d of %q", file, seen, functions)
-	}
-	number := map[string]int{}
-	for i, place := range places {
-		number[place] = i + 1
-	}
-	for at := range text {
-		if n := number[fset.Position(f.FileStart+token.Pos(at)).String()]; n != 0 {
-			out.Write(text[done:at])
-			fmt.Fprintf(&out, "stallHere(%d);", n)
-			done = at
-		}
+	testenv.Same(t, fmt.Sprintf("functions of %q in %s", functions, file), seen, len(functions))
+	slices.Sort(offsets)
+	for _, at := range offsets {
+		places = append(places, fset.Position(f.FileStart+token.Pos(at)).String())
+		fmt.Fprintf(&out, "%sstallHere(%d);", text[done:at], len(places))
+		done = at
 	}
 	out.Write(text[done:])
 	return out.Bytes(), places

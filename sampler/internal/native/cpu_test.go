@@ -67,61 +67,40 @@ func ownCPU(sum *atomic.Int64, f func()) {
 // it out of k if other goroutines use its thread too.
 var cpuLoads = map[string]func(k *knownCPU, until time.Time){
 	"three that never wait": func(k *knownCPU, until time.Time) {
-		spin := func(kind int) func() {
-			return func() {
-				works[kind](&k[kind], func() {
-					for time.Now().Before(until) {
-						work(100)
-					}
-				})
-			}
-		}
-		together(spin(0), spin(1), spin(2))
+		spin := func() { work(100) }
+		k.together(until, spin, spin, spin)
 	},
-	"10 that wait often": many(10, 2*time.Millisecond),
-	"system calls": func(k *knownCPU, until time.Time) {
-		zero, err := os.Open("/dev/zero")
-		if err != nil {
-			panic(err)
-		}
-		defer zero.Close()
-		b := make([]byte, 100_000)
-		together(func() {
-			workA(&k[0], func() {
+	"10 that wait often": func(k *knownCPU, until time.Time) {
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
 				for time.Now().Before(until) {
-					zero.Read(b)
+					works[i%3](&k[i%3], func() { work(100 * (1 + i%3)) })
+					time.Sleep(2 * time.Millisecond)
 				}
 			})
-		}, func() {
-			workB(&k[1], func() {
+		}
+		all.Wait()
+	},
+	"system calls": func(k *knownCPU, until time.Time) {
+		zero := testenv.Must(os.Open("/dev/zero"))
+		defer zero.Close()
+		b := make([]byte, 100_000)
+		k.together(until, func() { zero.Read(b) }, func() { work(100) })
+	},
+}
+
+// together has a worker of each kind, which does one thing again and again.
+func (k *knownCPU) together(until time.Time, do ...func()) {
+	var all sync.WaitGroup
+	for kind, f := range do {
+		all.Go(func() {
+			works[kind](&k[kind], func() {
 				for time.Now().Before(until) {
-					work(100)
+					f()
 				}
 			})
 		})
-	},
-}
-
-// many starts n goroutines of three kinds that work and sleep in turns.
-func many(n int, pause time.Duration) func(k *knownCPU, until time.Time) {
-	return func(k *knownCPU, until time.Time) {
-		var fs []func()
-		for i := range n {
-			fs = append(fs, func() {
-				for time.Now().Before(until) {
-					works[i%3](&k[i%3], func() { work(100 * (1 + i%3)) })
-					time.Sleep(pause)
-				}
-			})
-		}
-		together(fs...)
-	}
-}
-
-func together(fs ...func()) {
-	var all sync.WaitGroup
-	for _, f := range fs {
-		all.Go(f)
 	}
 	all.Wait()
 }
@@ -133,23 +112,20 @@ func init() { children["cpu"] = measureCPU }
 func measureCPU() {
 	// At night a session at the default budget. It has few ticks, so its errors are larger, but the window is long.
 	cfg := source.Config{Rate: 1000, Budget: float64(testenv.Times(50, 1)), Start: time.Now()}
-	long, err := time.ParseDuration(os.Getenv("GOTACH_CPU_WINDOW"))
-	if err != nil {
-		panic(err)
-	}
+	long := testenv.Must(time.ParseDuration(os.Getenv("GOTACH_CPU_WINDOW")))
 	var k knownCPU
 	// The session begins some time after the call of Start, and ends before Stop returns.
-	most, least := processTime(), time.Duration(0)
+	most := cost.ProcessCPU()
 	r, n := newRecorder(), New()
 	if err := n.Start(cfg, r); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	least = processTime()
+	least := cost.ProcessCPU()
 	cpuLoads[os.Getenv("GOTACH_CPU_LOAD")](&k, time.Now().Add(long))
-	least = processTime() - least
+	least = cost.ProcessCPU() - least
 	n.Stop()
-	most = processTime() - most
+	most = cost.ProcessCPU() - most
 	var all time.Duration
 	parts := map[string]time.Duration{}
 	for _, s := range r.samples {
@@ -158,7 +134,7 @@ func measureCPU() {
 		}
 		all += s.weight
 		for _, f := range s.stack {
-			if name, ok := strings.CutPrefix(f.Func, "github.com/gotach/profiler/sampler/internal/native.work"); ok {
+			if name, ok := strings.CutPrefix(f.Func, here+"work"); ok {
 				parts[name] += s.weight
 			}
 		}
@@ -170,15 +146,7 @@ func measureCPU() {
 		}
 	}
 	stats := n.Stats()
-	fmt.Println(100*float64(max(least-all, all-most, 0))/float64(most), apart, 100*float64(stats.Torn)/float64(stats.TicksReached))
-}
-
-func processTime() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
-		panic(err)
-	}
-	return time.Duration(ts.Nano())
+	fmt.Println(100*float64(max(time.Duration(least)-all, all-time.Duration(most), 0))/float64(most), apart, 100*float64(stats.Torn)/float64(stats.TicksReached))
 }
 
 // TestMeasureCPU compares the samples on the CPU with the kernel's clocks: all of them with that of the process, those of
@@ -208,7 +176,7 @@ func TestMeasureCPU(t *testing.T) {
 					return out, err
 				}
 			}
-			compare(t, c.load+c.among, func() (f figures) {
+			compare(t, c.load+c.among, func() figures {
 				cmd := exec.Command(c.args[0], c.args[1:]...)
 				// Visits come by CPU time, some 250 a second of it. Where there are fewer than 400, a share is off by 5 points by chance.
 				long := testenv.Times(time.Second, 40*time.Second)
@@ -219,11 +187,7 @@ func TestMeasureCPU(t *testing.T) {
 					long = 10 * time.Second
 				}
 				cmd.Env = append(os.Environ(), "GOTACH_NATIVE_CHILD=cpu", "GOTACH_CPU_LOAD="+c.load, "GOTACH_CPU_WINDOW="+long.String())
-				out, err := start(cmd)
-				if _, e := fmt.Sscan(string(out), &f.process, &f.worker, &f.torn); err != nil || e != nil {
-					t.Fatalf("%v %v\n%s", err, e, out)
-				}
-				return f
+				return figuresOf(t, cmd, start)
 			})
 		})
 	}
@@ -233,16 +197,20 @@ func TestMeasureCPU(t *testing.T) {
 func TestMeasureCPUInC(t *testing.T) {
 	testenv.Command(t, "cc", "apt-get install gcc")
 	bin := build(t, "cgoprog")
-	compare(t, "C", func() (f figures) {
-		out, err := exec.Command(bin, "cpu").CombinedOutput()
-		if _, e := fmt.Sscan(string(out), &f.process, &f.worker, &f.torn); err != nil || e != nil {
-			t.Fatalf("%v %v\n%s", err, e, out)
-		}
-		return f
-	})
+	compare(t, "C", func() figures { return figuresOf(t, exec.Command(bin, "cpu"), (*exec.Cmd).CombinedOutput) })
 }
 
 type figures struct{ process, worker, torn float64 }
+
+// figuresOf returns the figures that a command prints.
+func figuresOf(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) ([]byte, error)) (f figures) {
+	t.Helper()
+	out, err := start(cmd)
+	if _, e := fmt.Sscan(string(out), &f.process, &f.worker, &f.torn); err != nil || e != nil {
+		t.Fatalf("%v %v\n%s", err, e, out)
+	}
+	return f
+}
 
 // compare judges the figures of runs of once. Each run gives all of them.
 func compare(t *testing.T, what string, once func() figures) {

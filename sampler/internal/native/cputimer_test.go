@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
 )
@@ -41,12 +40,10 @@ func TestVisit(t *testing.T) {
 		ts := newThreads(nil)
 		th := ts.of(7)
 		th.clock, th.passes, th.timed = 100*ms, c.passes, c.timed
-		if since := ts.visit(th, c.clock, c.timer); since != c.since || ts.paid != c.since || ts.without != c.without {
-			t.Errorf("%s: %d, want %d; %d paid, %d without a timer", c.name, since, c.since, ts.paid, ts.without)
-		}
-		if next := ts.visit(th, 160*ms, true); ts.paid != int64(60*ms-c.passes) {
-			t.Errorf("%s: the next visit stands for %d, both for %d", c.name, next, ts.paid)
-		}
+		since := ts.visit(th, c.clock, c.timer)
+		testenv.Prints(t, c.name+": time, paid, without a timer", fmt.Sprint(c.since, c.since, c.without), since, ts.paid, ts.without)
+		ts.visit(th, 160*ms, true)
+		testenv.Same(t, c.name+": paid for both visits", ts.paid, int64(60*ms-c.passes))
 	}
 }
 
@@ -56,9 +53,8 @@ func TestTimers(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ts := newThreads(&shared{signal: uint64(defaultSignal), cpuTag: cpuTimerTag})
-	if ts.begin(); ts.most == 0 || ts.most > maxTimers {
-		t.Errorf("%d timers are allowed", ts.most)
-	}
+	ts.begin()
+	testenv.Within(t, "timers that are allowed", ts.most, 1, maxTimers)
 	if ts.most = min(ts.most, 2); ts.most < 2 {
 		testenv.Skip(t, "the user may have too few timers")
 	}
@@ -67,19 +63,14 @@ func TestTimers(t *testing.T) {
 	var list [3]*thread
 	for i := range list {
 		list[i] = new(thread)
-		if err := ts.start(list[i], tid); (err != nil) != (i == 2) || list[i].timed != (i < 2) {
-			t.Errorf("timer %d: %v", i, err)
-		}
+		testenv.Prints(t, fmt.Sprint("timer ", i), fmt.Sprint(i < 2, i < 2), ts.start(list[i], tid) == nil, list[i].timed)
 	}
 	ts.stop(list[0])
-	if err := ts.start(list[2], tid); err != nil || list[2].number != 0 {
-		t.Errorf("%v, number %d", err, list[2].number)
-	}
+	testenv.Prints(t, "a timer in the place of one that has ended", "<nil> 0", ts.start(list[2], tid), list[2].number)
 	ts.stop(list[1])
 	ts.stop(list[2])
-	if err := ts.start(list[0], 1<<22+1); err == nil || list[0].timed || len(ts.free) != 2 {
-		t.Errorf("a timer on a thread that does not exist: %v, numbers left: %v", err, ts.free)
-	}
+	err := ts.start(list[0], 1<<22+1)
+	testenv.Prints(t, "a timer on a thread that does not exist; numbers left", "true false 2", err != nil, list[0].timed, len(ts.free))
 }
 
 // TestOwe has a goroutine with a sample at 10 ms that is owed CPU time. Its samples up to 20 ms begin with that.
@@ -108,9 +99,7 @@ func TestOwe(t *testing.T) {
 			d.owe(g, debt.stack, debt.status, debt.cpu)
 		}
 		d.emit(g, wait, 0, 20*ms, 0)
-		if got := said(r.samples); got != c.want || g.owes != c.owes {
-			t.Errorf("%s: %s; %v owed; want %s; %v", c.name, got, g.owes, c.want, c.owes)
-		}
+		testenv.Prints(t, c.name, fmt.Sprint(c.want, " ", c.owes), said(r.samples), g.owes)
 	}
 }
 
@@ -146,9 +135,7 @@ func TestVisited(t *testing.T) {
 		rec[headRuns] = c.runs
 		r.samples, r.last = nil, map[uint64]time.Duration{}
 		d.visited(&g, rec, run, 0, 20*ms, 10*ms)
-		if got := said(r.samples); got != c.want || g.ahead != c.ahead || g.owes != 0 {
-			t.Errorf("%s: %s; %v ahead, %v owed; want %s; %v", c.name, got, g.ahead, g.owes, c.want, c.ahead)
-		}
+		testenv.Prints(t, c.name, fmt.Sprint(c.want, " ", c.ahead, " 0s"), said(r.samples), g.ahead, g.owes)
 	}
 }
 
@@ -211,9 +198,7 @@ func TestEstate(t *testing.T) {
 	heir, other := goroutine{created: 1}, goroutine{created: 3}
 	d.inherit(&heir)
 	d.inherit(&other)
-	if heir.owes != maxDebts*ms || other.owes != 0 || len(d.estates) != 1 {
-		t.Errorf("%v and %v inherited, %d estates left", heir.owes, other.owes, len(d.estates))
-	}
+	testenv.Prints(t, "inherited, estates left", fmt.Sprint(maxDebts*ms, " 0s 1"), heir.owes, other.owes, len(d.estates))
 	d.settleEstates()
 	testenv.Same(t, "estates that are new", len(d.estates), 1)
 	d.now = estateKept + 1
@@ -268,45 +253,27 @@ func napsInCall() {
 // CPU time is where they compute.
 func TestCPUBeforeCalls(t *testing.T) {
 	testenv.NotEmulated(t, "qemu's signals come between blocks of code, so not where the time is used")
-	var stop atomic.Bool
-	defer stop.Store(true)
 	var computing, calling, sink atomic.Int64
-	r := newRecorder()
-	r.keep = func(s *taken) bool {
-		if s.status&tachyon.OnCPU != 0 {
-			stack := names(s.stack)
-			switch {
-			case slices.Contains(stack, here+"computes"):
-				computing.Add(int64(s.weight))
-			case slices.Contains(stack, here+"napsInCall"):
-				calling.Add(int64(s.weight))
-			}
+	samplesOf(t, func() {
+		sink.Add(int64(computes(400_000)))
+		napsInCall()
+	}, func(s *taken) {
+		stack := names(s.stack)
+		switch {
+		case s.status&tachyon.OnCPU == 0:
+		case slices.Contains(stack, here+"computes"):
+			computing.Add(int64(s.weight))
+		case slices.Contains(stack, here+"napsInCall"):
+			calling.Add(int64(s.weight))
 		}
-		return false
-	}
-	sessionWith(t, source.Config{}, r, func() {
-		for range 4 {
-			go func() {
-				for !stop.Load() {
-					sink.Add(int64(computes(400_000)))
-					napsInCall()
-				}
-			}()
-		}
-		testenv.Await(func() bool { return computing.Load()+calling.Load() > int64(300*time.Millisecond) })
-	})
-	if calling.Load()*2 > computing.Load() {
-		t.Errorf("%v computing, %v in the call", time.Duration(computing.Load()), time.Duration(calling.Load()))
-	}
+	}, func() bool { return computing.Load()+calling.Load() > int64(300*time.Millisecond) })
+	testenv.Within(t, "time in the call", calling.Load(), 0, computing.Load()/2)
 }
 
 // TestScheduler has goroutines that make the scheduler work a lot. It must have CPU time, and not theirs.
 func TestScheduler(t *testing.T) {
-	var stop atomic.Bool
-	defer stop.Store(true)
 	var working, scheduling atomic.Int64
-	r := newRecorder()
-	r.keep = func(s *taken) bool {
+	samplesOf(t, runtime.Gosched, func(s *taken) {
 		switch {
 		case s.status&tachyon.OnCPU == 0 || s.weight <= 0:
 		case s.goroutine < tachyon.FirstPseudo && !s.system:
@@ -314,19 +281,5 @@ func TestScheduler(t *testing.T) {
 		case s.goroutine >= tachyon.FirstPseudo && s.stack[len(s.stack)-1].Func == tachyon.FuncScheduler:
 			scheduling.Add(1)
 		}
-		return false
-	}
-	sessionWith(t, source.Config{}, r, func() {
-		for range 4 {
-			go func() {
-				for !stop.Load() {
-					runtime.Gosched()
-				}
-			}()
-		}
-		testenv.Await(func() bool { return scheduling.Load() >= 10 && working.Load() >= 10 })
-	})
-	if scheduling.Load() < 10 || working.Load() < 10 {
-		t.Errorf("%d samples of the scheduler, %d of goroutines", scheduling.Load(), working.Load())
-	}
+	}, func() bool { return scheduling.Load() >= 10 && working.Load() >= 10 })
 }

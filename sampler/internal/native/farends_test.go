@@ -32,14 +32,7 @@ type ends struct {
 }
 
 // wait starts a goroutine that waits.
-func (e *ends) wait(want string, wait func()) {
-	id := make(chan uint64)
-	go func() {
-		id <- currentGoid()
-		wait()
-	}()
-	e.want[<-id] = want
-}
+func (e *ends) wait(want string, wait func()) { one(e.want, want, wait) }
 
 // read starts a goroutine that reads what never comes.
 func (e *ends) read(want string, from interface{ Read([]byte) (int, error) }) {
@@ -144,55 +137,52 @@ func TestFarEndsReused(t *testing.T) {
 	want := map[uint64]string{}       // by goroutine
 	saw := map[uint64]chan struct{}{} // of those that keep their connections: one has a name
 	end := make(chan struct{})
+	serve := func(l net.Listener) {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			all.Go(func() {
+				defer c.Close()
+				c.Read(make([]byte, 1))
+				c.Write(make([]byte, 1))
+				c.Read(make([]byte, 1))
+			})
+		}
+	}
+	dial := func(l net.Listener, i int) {
+		named := make(chan struct{}, 1)
+		mu.Lock()
+		want[currentGoid()] = "tcp " + l.Addr().String()
+		saw[currentGoid()] = named
+		mu.Unlock()
+		defer l.Close()
+		for n := 0; !stop.Load(); n++ {
+			c, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				continue // on a busy machine the kernel may have no port, or reset the connection
+			}
+			c.(*net.TCPConn).SetLinger(0) // its port is free at once
+			switch i {
+			case 0: // closed while somebody waits for it
+				time.AfterFunc(time.Duration(n%200)*time.Microsecond, func() { c.Close() })
+			case 1:
+				go func() {
+					select {
+					case <-named:
+					case <-end:
+					}
+					c.Close()
+				}()
+			default:
+				c.Write(make([]byte, 1))
+			}
+			deepRead(n%64, c)
+			c.Close()
+		}
+	}
 	for range 2 {
 		l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
-		defer l.Close()
-		all.Go(func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				all.Go(func() {
-					defer c.Close()
-					c.Read(make([]byte, 1))
-					c.Write(make([]byte, 1))
-					c.Read(make([]byte, 1))
-				})
-			}
-		})
+		all.Go(func() { serve(l) })
 		for i := range 4 {
-			all.Go(func() {
-				named := make(chan struct{}, 1)
-				mu.Lock()
-				want[currentGoid()] = "tcp " + l.Addr().String()
-				saw[currentGoid()] = named
-				mu.Unlock()
-				defer l.Close()
-				for n := 0; !stop.Load(); n++ {
-					c, err := net.Dial("tcp", l.Addr().String())
-					if err != nil {
-						continue // on a busy machine the kernel may have no port, or reset the connection
-					}
-					c.(*net.TCPConn).SetLinger(0) // its port is free at once
-					switch i {
-					case 0: // closed while somebody waits for it
-						time.AfterFunc(time.Duration(n%200)*time.Microsecond, func() { c.Close() })
-					case 1:
-						go func() {
-							select {
-							case <-named:
-							case <-end:
-							}
-							c.Close()
-						}()
-					default:
-						c.Write(make([]byte, 1))
-					}
-					deepRead(n%64, c)
-					c.Close()
-				}
-			})
+			all.Go(func() { dial(l, i) })
 		}
 	}
 	all.Go(func() {
@@ -202,35 +192,29 @@ func TestFarEndsReused(t *testing.T) {
 		}
 	})
 	named, seen := 0, map[string]bool{}
-	r := newRecorder()
-	r.keep = func(s *taken) bool {
+	enough := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		if w := want[s.goroutine]; w != "" && s.object != nil && s.stack[0].Func == "[IO wait]" {
-			named++
-			select {
-			case saw[s.goroutine] <- struct{}{}:
-			default:
-			}
-			seen[s.object.Name] = true
-			if s.object.Kind != tachyon.ObjectConnection || s.object.Name != w {
-				t.Errorf("a goroutine that dials %s waits for %s %s: %v", w, s.object.Kind, s.object.Name, s.stack)
-			}
-		}
-		return false
+		return named > 10 && len(seen) == 2
 	}
-	sessionWith(t, source.Config{WaitFrames: true, Rate: 10000, Budget: 50}, r, func() {
-		testenv.Await(func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return named > 10 && len(seen) == 2
-		})
-	})
+	watch(t, source.Config{WaitFrames: true, Rate: 10000, Budget: 50}, func(s *taken) {
+		mu.Lock()
+		defer mu.Unlock()
+		w := want[s.goroutine]
+		if w == "" || s.object == nil || s.stack[0].Func != "[IO wait]" {
+			return
+		}
+		named++
+		seen[s.object.Name] = true
+		testenv.Same(t, "what a goroutine that dials waits for", s.object.Kind+" "+s.object.Name, tachyon.ObjectConnection+" "+w)
+		select {
+		case saw[s.goroutine] <- struct{}{}:
+		default:
+		}
+	}, func() { testenv.Await(enough) })
 	stop.Store(true)
 	close(end)
-	if named <= 10 || len(seen) != 2 {
-		t.Errorf("%d waits have names: %v", named, seen)
-	}
+	testenv.Same(t, "enough waits have names", enough(), true)
 	all.Wait()
 }
 
@@ -267,29 +251,26 @@ func TestPollPages(t *testing.T) {
 		}
 		return fmt.Sprint(got)
 	}
-	check := func(what, got, want string) {
-		t.Helper()
-		testenv.Same(t, what, got, want)
-	}
-	check("a page that is not known", visit(p, 16), fmt.Sprint([]uint64{p}))
+	known := fmt.Sprint([]uint64{p, 7, 70})
+	testenv.Same(t, "a page that is not known", visit(p, 16), fmt.Sprint([]uint64{p}))
 	for _, word := range []uint64{1, 64, 4096, 1 << 40, ^uint64(0), p + 8} { // none of them may be followed
 		s.addPoll(1 << 30)
-		check("no address", visit(word, 16), fmt.Sprint([]uint64{word}))
+		testenv.Same(t, "no address", visit(word, 16), fmt.Sprint([]uint64{word}))
 	}
-	check("nothing", visit(0, 16), "[]")
+	testenv.Same(t, "nothing", visit(0, 16), "[]")
 	s.addPoll(p)
-	check("a known page", visit(p, 16), fmt.Sprint([]uint64{p, 7, 70}))
-	check("beyond the stack", visit(p, 64), "[]")
+	testenv.Same(t, "a known page", visit(p, 16), known)
+	testenv.Same(t, "beyond the stack", visit(p, 64), "[]")
 	mem.Store64(uintptr(p)+s.Off.PollRG, 0)
-	check("nobody waits", visit(p, 16), "[]")
+	testenv.Same(t, "nobody waits", visit(p, 16), "[]")
 	mem.Store64(uintptr(p)+s.Off.PollWG, g)
-	check("waits to write", visit(p, 16), fmt.Sprint([]uint64{p, 7, 70}))
+	testenv.Same(t, "waits to write", visit(p, 16), known)
 	for i := range uint64(2 * pollSlots) {
 		s.addPoll(1<<40 + i<<12)
 	}
 	testenv.Same(t, "no room for all pages", s.pollFull, 1)
-	check("no room", visit(1<<50, 16), "[]")
-	check("a page from before", visit(p, 16), fmt.Sprint([]uint64{p, 7, 70}))
+	testenv.Same(t, "no room", visit(1<<50, 16), "[]")
+	testenv.Same(t, "a page from before", visit(p, 16), known)
 }
 
 // TestSocketAddress writes addresses as package net does.
@@ -306,9 +287,7 @@ func TestSocketAddress(t *testing.T) {
 			copy(s[4:], v4)
 		}
 		network, got, port := socketAddress(s, unix.SOCK_STREAM)
-		if network != "tcp" || got != a.String() || port != 5432 {
-			t.Errorf("%s: %s %s %d, want %s", ip, network, got, port, a.String())
-		}
+		testenv.Prints(t, ip, "tcp "+a.String()+" 5432", network, got, port)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,9 +21,8 @@ import (
 )
 
 // The call paths have an invariant. invRoot calls invA or invX. invA calls only invB, invB only invC,
-// invC only invA. invX calls only invY, invY only invZ, invZ only invX. All except invRoot may also
-// call leaf. All frames have the same size, so that frames of both paths can be at the same addresses,
-// and stacks grow and shrink all the time. So a walk breaks the pattern if it reads parts of two
+// invC only invA or leaf. invX calls only invY, invY only invZ, invZ only invX or leaf. The frames of both paths have the same sizes, so that
+// they can be at the same addresses, and stacks grow and shrink all the time. So a walk breaks the pattern if it reads parts of two
 // stacks, or of the old and the new copy of a stack.
 
 //go:noinline
@@ -35,21 +35,13 @@ func invRoot(w *invWorker, n int) int {
 
 //go:noinline
 func invA(w *invWorker, n int) int {
-	if n <= 0 {
-		return w.leaf(n)
-	}
 	var pad [17]int
 	pad[n%17] = n
 	return invB(w, n-1) + pad[(n+1)%17]
 }
 
 //go:noinline
-func invB(w *invWorker, n int) int {
-	if n <= 0 {
-		return w.leaf(n)
-	}
-	return invC(w, n-1) + 1
-}
+func invB(w *invWorker, n int) int { return invC(w, n-1) + 1 }
 
 //go:noinline
 func invC(w *invWorker, n int) int {
@@ -63,21 +55,13 @@ func invC(w *invWorker, n int) int {
 
 //go:noinline
 func invX(w *invWorker, n int) int {
-	if n <= 0 {
-		return w.leaf(n)
-	}
 	var pad [17]int
 	pad[n%17] = n
 	return invY(w, n-1) + pad[(n+1)%17]
 }
 
 //go:noinline
-func invY(w *invWorker, n int) int {
-	if n <= 0 {
-		return w.leaf(n)
-	}
-	return invZ(w, n-1) + 1
-}
+func invY(w *invWorker, n int) int { return invZ(w, n-1) + 1 }
 
 //go:noinline
 func invZ(w *invWorker, n int) int {
@@ -150,44 +134,37 @@ func (w *invWorker) leaf(n int) int {
 	return n
 }
 
+// invCallers has which functions call which.
+var invCallers = map[string]string{
+	"invA": "invC invRoot", "invB": "invA", "invC": "invB", "invX": "invZ invRoot", "invY": "invX", "invZ": "invY",
+	"invP": "invGen", "invQ": "invP", "invR": "invQ", "invS": "invGen", "invT": "invS", "invU": "invT",
+	"(*invWorker).leaf": "invC invZ", "invRoot": "runInvariant.func1",
+}
+
 // checkInvariant returns an error if a stack breaks the invariant. The names are innermost first.
 func checkInvariant(stack []string) error {
-	callers := map[string]string{
-		"invA": "invC", "invB": "invA", "invC": "invB", "invX": "invZ", "invY": "invX", "invZ": "invY",
-		"invP": "invGen", "invQ": "invP", "invR": "invQ", "invS": "invGen", "invT": "invS", "invU": "invT",
-	}
-	const pkg = "github.com/gotach/profiler/sampler/internal/native."
-	seen := false
-	for i, name := range stack {
-		name, ok := strings.CutPrefix(name, pkg)
-		if !ok {
+	for i, full := range stack {
+		name := strings.TrimPrefix(full, here)
+		callers, known := invCallers[name]
+		switch {
+		case !known:
+			continue
+		case i+1 == len(stack) && i < 200:
+			return fmt.Errorf("%s has no caller", name)
+		case i+1 == len(stack):
+			return nil // deeper than what is kept
+		}
+		if next := strings.TrimPrefix(stack[i+1], here); !slices.Contains(strings.Fields(callers), next) {
+			return fmt.Errorf("%s called by %s", name, next)
+		}
+		if name != "invRoot" {
 			continue
 		}
-		if i+1 == len(stack) {
-			if i < 200 && strings.HasPrefix(name, "inv") {
-				return fmt.Errorf("%s has no caller", name)
-			}
-			break // deeper than what is kept
+		if i+3 != len(stack) && i < 200 { // below it is the function of WaitGroup.Go
+			return fmt.Errorf("invRoot is at %d of %d", i, len(stack))
 		}
-		next, _ := strings.CutPrefix(stack[i+1], pkg)
-		switch name {
-		case "invA", "invB", "invC", "invX", "invY", "invZ", "invP", "invQ", "invR", "invS", "invT", "invU":
-			seen = true
-			if next != callers[name] && !((name == "invA" || name == "invX") && next == "invRoot") {
-				return fmt.Errorf("%s called by %s", name, next)
-			}
-		case "(*invWorker).leaf":
-			seen = true
-			if !strings.HasPrefix(next, "inv") || next == "invRoot" {
-				return fmt.Errorf("leaf called by %s", next)
-			}
-		case "invRoot":
-			if next != "runInvariant.func1" || i+2 != len(stack) {
-				return fmt.Errorf("invRoot called by %s at %d of %d", next, i, len(stack))
-			}
-			if i > 0 && !seen && strings.HasPrefix(stack[i-1], pkg) {
-				return fmt.Errorf("invRoot calls %s", stack[i-1])
-			}
+		if called, ours := strings.CutPrefix(stack[max(0, i-1)], here); i > 0 && ours && called != "invA" && called != "invX" {
+			return fmt.Errorf("invRoot calls %s", called)
 		}
 	}
 	return nil
@@ -196,34 +173,22 @@ func checkInvariant(stack []string) error {
 func init() { children["invariant"] = runInvariant }
 
 func runInvariant() {
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	var workers sync.WaitGroup
 	c := make(chan int)
 	for i := range 24 {
-		workers.Add(1)
-		go func() {
-			defer workers.Done()
+		workers.Go(func() {
 			w := &invWorker{random: rand.New(rand.NewPCG(uint64(i), 1)), c: c}
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for !stop.Load() {
 				invRoot(w, w.random.IntN(3<<w.random.IntN(8)))
 			}
-		}()
+		})
 	}
 	for range 2 {
 		workers.Go(func() {
 			next, end := iter.Pull(invGen)
-			for {
-				select {
-				case <-stop:
-					end()
-					return
-				default:
-				}
+			defer end()
+			for !stop.Load() {
 				for range 1000 {
 					next()
 				}
@@ -275,7 +240,7 @@ func runInvariant() {
 		testenv.Await(enough)
 	}
 	n.Stop()
-	close(stop)
+	stop.Store(true)
 	workers.Wait()
 	fmt.Printf("%d samples, %d running, %d deep, %d of coroutines, %d broken; %+v\n", checked.Load(), running.Load(), deep.Load(), stopped.Load(), broken, n.Stats())
 	if enough() && broken == 0 {

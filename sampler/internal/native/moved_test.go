@@ -4,6 +4,7 @@ package native
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -39,8 +40,7 @@ func TestMoved(t *testing.T) {
 	var times, moved, parked atomic.Int64
 	var sum time.Duration
 	known := map[uint64]bool{}
-	r := newRecorder()
-	r.keep = func(s *taken) bool {
+	each := func(s *taken) {
 		if !s.system && s.goroutine < tachyon.FirstPseudo {
 			sum += s.weight
 		}
@@ -54,13 +54,12 @@ func TestMoved(t *testing.T) {
 			if parked.Add(1); again {
 				t.Errorf("a goroutine that is parked for the whole session has moved: %v", names(s.stack))
 			}
-		case again && slices.ContainsFunc(names(s.stack), func(f string) bool { return strings.HasSuffix(f, ".sleeper") }):
+		case again && slices.Contains(names(s.stack), here+"sleeper"):
 			moved.Add(1)
 		}
-		return false
 	}
 	before, begun := runtime.NumGoroutine(), time.Now()
-	_, stats := sessionWith(t, source.Config{Budget: 50, WaitFrames: true}, r, func() {
+	r, stats := watch(t, source.Config{Budget: 50, WaitFrames: true}, each, func() {
 		var all sync.WaitGroup
 		var stop atomic.Bool
 		for range 5 {
@@ -70,14 +69,11 @@ func TestMoved(t *testing.T) {
 		stop.Store(true)
 		all.Wait()
 	})
-	if moved.Load() < 20 || parked.Load() < stay || moved.Load() > times.Load() {
-		t.Errorf("%d samples begin a new one of %d sleeps; %d samples of parked goroutines", moved.Load(), times.Load(), parked.Load())
-	}
+	testenv.Within(t, "samples that begin a new sleep", moved.Load(), 20, times.Load())
+	testenv.Within(t, "samples of parked goroutines", parked.Load(), stay, math.MaxInt64)
 	k := &r.lacks
-	least, most := stay*(k.next-notSeenEvery-k.begin), time.Since(begun)*time.Duration(before+5+own)
-	if sum += k.owned + stats.NotSeen; k.area < least || k.area > most || sum < k.area-k.area/1000 {
-		t.Errorf("the integral is %v, want %v to %v; samples and what was not seen add up to %v", k.area, least, most, sum)
-	}
+	testenv.Within(t, "the integral", k.area, stay*(k.next-notSeenEvery-k.begin), time.Since(begun)*time.Duration(before+5+own))
+	testenv.Within(t, "samples and what was not seen", sum+k.owned+stats.NotSeen, k.area-k.area/1000, math.MaxInt64)
 }
 
 // TestUnmoved checks what a visit records of a goroutine that has moved: until when looks found it where it was,
@@ -104,26 +100,22 @@ func TestUnmoved(t *testing.T) {
 			tick()
 		}
 		for range rapid.IntRange(1, 10).Draw(t, "still for") {
-			if until, walked := tick(); until != 0 || walked {
-				t.Fatalf("it has not moved, but a visit walks its stack: %v, and it stayed until %d", walked, until)
-			}
+			until, walked := tick()
+			testenv.Prints(t, "until when it stayed, and a walk, although it has not moved", "0 false", until, walked)
 		}
 		looked := mem.Load64(s.entry(0) + entryLooked*8)
 		f.move(0)
 		for range 100 {
 			until, walked := tick()
 			if !walked {
-				if until != 0 {
-					t.Fatal("it stayed until a time, but its stack is not recorded")
-				}
+				testenv.Same(t, "it stayed until a time, without a stack", until, 0)
 				looked = max(looked, mem.Load64(s.entry(0)+entryLooked*8))
 				continue
 			}
 			testenv.Same(t, "until when the visit says that it stayed", until, looked)
 			f.move(0)
-			if until, walked = tick(); !walked || until != 0 {
-				t.Fatalf("it moved right after a visit: walked %v, stayed until %d", walked, until)
-			}
+			until, walked = tick()
+			testenv.Prints(t, "until when it stayed, and a walk, right after a visit", "0 true", until, walked)
 			return
 		}
 		t.Fatal("no visit has found that it moved")
@@ -195,13 +187,9 @@ func TestMoversInTurn(t *testing.T) {
 			continue // until it is known which goroutines move
 		}
 		testenv.Same(t, "visits of a tick", len(told), visits)
-		if w := f.s.wanted; w < movers*9/10 || w > movers*11/10 {
-			t.Fatalf("tick %d has %d goroutines that move, by what it found", tick, w)
-		}
+		testenv.Within(t, "goroutines that move, by what a tick found", f.s.wanted, movers*9/10, movers*11/10)
 		for goid := range uint64(movers) {
-			if at := last[goid+1]; tick-at > movers/visits+1 {
-				t.Fatalf("tick %d: goroutine %d was last visited at tick %d", tick, goid+1, at)
-			}
+			testenv.Within(t, "ticks since a goroutine was last visited", tick-last[goid+1], 0, movers/visits+1)
 		}
 		f.check(t)
 	}
@@ -237,13 +225,11 @@ func TestCountStops(t *testing.T) {
 	}
 	// A thread's record of its own goroutine may be older than the visit before it.
 	var g stops
-	r := make(record, headWords)
-	r[headKind], r[headCounts] = goruntime.GWaiting<<32, 9<<56
-	g.count(r, time.Millisecond)
-	r[headKind], r[headCounts], r[headRuns] = goruntime.GSyscall<<32|flagTaken<<48, 0, 8
-	g.count(r, 2*time.Millisecond)
-	r[headKind], r[headCounts], r[headRuns] = goruntime.GWaiting<<32, 11<<56, 0
-	g.count(r, 3*time.Millisecond)
+	for i, v := range []struct{ kind, counts, runs uint64 }{{goruntime.GWaiting << 32, 9 << 56, 0}, {goruntime.GSyscall<<32 | flagTaken<<48, 0, 8}, {goruntime.GWaiting << 32, 11 << 56, 0}} {
+		r := make(record, headWords)
+		r[headKind], r[headCounts], r[headRuns] = v.kind, v.counts, v.runs
+		g.count(r, time.Duration(i)*time.Millisecond)
+	}
 	testenv.Same(t, "with a record of the goroutine's own thread", g.untold, source.Stops{N: 2})
 }
 
@@ -262,18 +248,15 @@ func stopper(rounds chan struct{}) {
 // which begins when these are counted. The scheduler may preempt it besides, and the collector to look at its stack.
 func TestStops(t *testing.T) {
 	var counted, seen atomic.Int64
-	r := newRecorder()
-	r.keep = func(s *taken) bool {
-		if slices.ContainsFunc(names(s.stack), func(f string) bool { return strings.HasSuffix(f, ".stopper") }) {
-			counted.Add(int64(s.stops.N))
-			seen.Add(1)
-		}
-		return false
-	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begun := time.Now()
-	sessionWith(t, source.Config{Budget: 50, WaitFrames: true}, r, func() {
+	watch(t, source.Config{Budget: 50, WaitFrames: true}, func(s *taken) {
+		if slices.Contains(names(s.stack), here+"stopper") {
+			counted.Add(int64(s.stops.N))
+			seen.Add(1)
+		}
+	}, func() {
 		rounds := make(chan struct{})
 		go stopper(rounds)
 		testenv.Await(func() bool { return seen.Load() > 0 })
@@ -285,7 +268,5 @@ func TestStops(t *testing.T) {
 	})
 	runtime.ReadMemStats(&after)
 	most := 303 + int64(time.Since(begun)/(10*time.Millisecond)) + 4*int64(after.NumGC-before.NumGC+1)
-	if n := counted.Load(); n < 303 || n > most {
-		t.Errorf("%d stops are counted of 303 and what the scheduler may add: %d", n, most)
-	}
+	testenv.Within(t, "stops", counted.Load(), 303, most)
 }

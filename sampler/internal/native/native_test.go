@@ -4,7 +4,6 @@ package native
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -17,9 +16,9 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/mem"
-	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/sampler/internal/source/sourcetest"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
 )
@@ -40,64 +39,24 @@ type taken struct {
 
 // recorder is a source.Out that keeps everything.
 type recorder struct {
-	mu      sync.Mutex
-	ids     map[tachyon.Frame]uint32
-	frames  []tachyon.Frame
+	sourcetest.Out
 	stacks  map[*uint32][]tachyon.Frame
 	samples []taken
-	told    map[uint64]source.Goroutine
-	labels  map[uint64][]map[string]string
 	last    map[uint64]time.Duration
-	err     error
 	lacks   lacks
 	torn    int64             // stacks that do not end where they must; without walks that took too long
 	keep    func(*taken) bool // nil: keep all samples
 }
 
 func newRecorder() *recorder {
-	return &recorder{
-		ids:    map[tachyon.Frame]uint32{},
-		stacks: map[*uint32][]tachyon.Frame{},
-		told:   map[uint64]source.Goroutine{},
-		labels: map[uint64][]map[string]string{},
-		last:   map[uint64]time.Duration{},
-	}
-}
-
-func (r *recorder) Frame(f tachyon.Frame) uint32 {
-	id, ok := r.ids[f]
-	if !ok {
-		id = uint32(len(r.frames))
-		r.frames = append(r.frames, f)
-		r.ids[f] = id
-	}
-	return id
-}
-
-func (r *recorder) Goroutine(g source.Goroutine) bool {
-	if own.Created(g.CreatedBy) {
-		return false
-	}
-	r.told[g.ID] = g
-	return true
-}
-func (*recorder) Gone(uint64)      {}
-func (r *recorder) Fail(err error) { r.err = err }
-func (*recorder) Counted()         {}
-
-func (r *recorder) Batch(f func()) { f() }
-
-func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) {
-	r.labels[id] = append(r.labels[id], maps.Clone(labels))
+	return &recorder{Out: sourcetest.NewOut(), stacks: map[*uint32][]tachyon.Frame{}, last: map[uint64]time.Duration{}}
 }
 
 func (r *recorder) Sample(s *source.Sample) {
 	key := &s.Stack[0]
 	stack := r.stacks[key]
 	if stack == nil {
-		for _, id := range s.Stack {
-			stack = append(stack, r.frames[id])
-		}
+		stack = r.Stack(s)
 		r.stacks[key] = stack
 	}
 	weight := s.Gap
@@ -139,11 +98,37 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 	d := n.drain
 	n.Stop()
 	r.torn, r.lacks = d.torn, d.lacks
-	testenv.OK(t, r.err)
+	testenv.OK(t, r.Err)
 	if c := n.Stats(); c.TicksReached > c.TicksAsked {
 		t.Errorf("%d of %d ticks", c.TicksReached, c.TicksAsked)
 	}
 	return r, n.Stats()
+}
+
+// watch samples while f runs, and keeps no samples.
+func watch(t testing.TB, cfg source.Config, each func(*taken), f func()) (*recorder, tachyon.Counts) {
+	t.Helper()
+	r := newRecorder()
+	r.keep = func(s *taken) bool { each(s); return false }
+	return sessionWith(t, cfg, r, f)
+}
+
+// samplesOf samples four goroutines that do something again and again, until there are enough samples.
+func samplesOf(t testing.TB, do func(), each func(*taken), enough func() bool) {
+	t.Helper()
+	var stop atomic.Bool
+	defer stop.Store(true)
+	watch(t, source.Config{}, each, func() {
+		for range 4 {
+			go func() {
+				for !stop.Load() {
+					do()
+				}
+			}()
+		}
+		testenv.Await(enough)
+	})
+	testenv.Same(t, "there are enough samples", enough(), true)
 }
 
 func TestMain(m *testing.M) {
@@ -175,9 +160,7 @@ func TestPanicDownstream(t *testing.T) {
 	testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 50, WaitFrames: true, Start: time.Now()}, r))
 	<-panics
 	s.Stop()
-	if r.err == nil || !strings.Contains(r.err.Error(), "no room") {
-		t.Errorf("Fail got %v", r.err)
-	}
+	testenv.Fails(t, "the session", r.Err, "no room")
 	testenv.NoneLeft(t, others)
 }
 
@@ -185,14 +168,10 @@ func TestPanicDownstream(t *testing.T) {
 func TestNoStopTheWorld(t *testing.T) {
 	defer park(1000)()
 	var samples atomic.Int64
-	r := newRecorder()
-	r.keep = func(*taken) bool { samples.Add(1); return false }
-	sessionWith(t, source.Config{WaitFrames: true}, r, func() {
+	watch(t, source.Config{WaitFrames: true}, func(*taken) { samples.Add(1) }, func() {
 		before := testenv.Pauses()
 		testenv.Await(func() bool { return samples.Load() > 5000 })
-		if after := testenv.Pauses(); after != before || samples.Load() <= 5000 {
-			t.Errorf("%d pauses in %d samples", after-before, samples.Load())
-		}
+		testenv.Prints(t, "pauses, enough samples", "0 true", testenv.Pauses()-before, samples.Load() > 5000)
 	})
 }
 
@@ -213,22 +192,19 @@ func TestWholeSession(t *testing.T) {
 	covered, last := map[uint64]time.Duration{}, time.Duration(0)
 	for _, s := range r.samples {
 		if strings.Contains(s.stack[len(s.stack)-1].Func, ".park.") {
+			testenv.Same(t, "a wait frame, which was turned off", s.stack[0].Func[0] == '[', false)
 			covered[s.goroutine] += s.weight
 			last = max(last, s.time)
 		}
 	}
-	short := crowd - len(covered)
-	for id, d := range covered {
-		if d > last {
-			t.Errorf("goroutine %d was sampled for %v of %v", id, d, last)
-		}
-		if d < lasted {
-			short++
+	whole := 0
+	for _, d := range covered {
+		testenv.Within(t, "time of a goroutine", d, 0, last)
+		if d >= lasted {
+			whole++
 		}
 	}
-	if len(covered) > crowd || short > crowd/100 {
-		t.Errorf("%d goroutines were sampled, want %d; %d of them for less than %v; %+v", len(covered), crowd, short, lasted, stats)
-	}
+	testenv.Within(t, fmt.Sprintf("goroutines of %d that were sampled for %v; %+v", len(covered), lasted, stats), whole, crowd-crowd/100, crowd)
 }
 
 // children are functions that run in a new process of this test binary.
@@ -295,11 +271,11 @@ func (discard) Sample(*source.Sample) {}
 // tickCosts measures ticks, on one thread. walk is the time of a tick that
 // walks all goroutines, rest that of one that records them without a walk because they have not run, tick that of a usual one
 // while they do not run, profile that of a goroutine profile.
-func tickCosts(t testing.TB, n int) (walk, rest, tick, profile time.Duration) {
+func tickCosts(b *testing.B, n int) {
 	defer park(n)()
 	runtime.GC() // stamps the goroutines that wait
 	s := New()
-	testenv.OK(t, s.Start(source.Config{Rate: 1, Budget: 100, Start: time.Now()}, discard{newRecorder()}))
+	testenv.OK(b, s.Start(source.Config{Rate: 1, Budget: 100, Start: time.Now()}, discard{newRecorder()}))
 	sh := s.s
 	s.ticker.deleteTimer()
 	s.ticker.leave()
@@ -318,7 +294,7 @@ func tickCosts(t testing.TB, n int) (walk, rest, tick, profile time.Duration) {
 	sh.tid = uint64(unix.Gettid())
 	readClock(sh)
 	sh.visitLimit = ^uint64(0)
-	median := func(count int, before, f func()) time.Duration {
+	median := func(name string, count int, before, f func()) {
 		all := make([]time.Duration, count)
 		for i := range all {
 			before()
@@ -327,7 +303,7 @@ func tickCosts(t testing.TB, n int) (walk, rest, tick, profile time.Duration) {
 			all[i] = time.Since(start)
 		}
 		slices.Sort(all)
-		return all[count/2]
+		b.ReportMetric(float64(all[count/2]), name+"-ns")
 	}
 	onTick := func() {
 		mem.StoreRelease(uintptr(unsafe.Pointer(&sh.tail)), sh.head) // as the drain does
@@ -335,16 +311,15 @@ func tickCosts(t testing.TB, n int) (walk, rest, tick, profile time.Duration) {
 	}
 	count := max(15, min(2000, 2_000_000/n))
 	all := func() { sh.sweeps++ }
-	walk = median(15, func() { s.drain.roster.begin(monotonicNow()); all() }, onTick)
+	median("walk", 15, func() { s.drain.roster.begin(monotonicNow()); all() }, onTick)
 	for range n/5000 + 2 {
 		onTick() // the ring holds 10,000 walks or so
 	}
-	rest = median(count, all, onTick)
+	median("rest", count, all, onTick)
 	onTick()
-	tick = median(count, func() {}, onTick)
+	median("tick", count, func() {}, onTick)
 	records := make([]runtime.StackRecord, n+100)
-	profile = median(max(9, min(200, count)), func() {}, func() { runtime.GoroutineProfile(records) })
-	return walk, rest, tick, profile
+	median("goroutineprofile", max(9, min(200, count)), func() {}, func() { runtime.GoroutineProfile(records) })
 }
 
 // BenchmarkTick measures the work of ticks. For comparison it measures a goroutine profile of the same program.
@@ -352,12 +327,7 @@ func BenchmarkTick(b *testing.B) {
 	for _, n := range []int{10, 1000, 10000, 100000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				walk, rest, tick, profile := tickCosts(b, n)
-				b.ReportMetric(float64(walk), "walk-ns")
-				b.ReportMetric(float64(rest), "rest-ns")
-				b.ReportMetric(float64(tick), "tick-ns")
-				b.ReportMetric(float64(profile), "goroutineprofile-ns")
-				b.ReportMetric(float64(profile)/float64(tick), "profiles/tick")
+				tickCosts(b, n)
 			}
 		})
 	}

@@ -96,14 +96,19 @@ func (t *things) wait(want map[uint64]string) {
 
 // some starts four goroutines that wait for an object.
 func some(want map[uint64]string, object *source.Object, wait func()) {
-	id := make(chan uint64)
 	for range 4 {
-		go func() {
-			id <- currentGoid()
-			wait()
-		}()
-		want[<-id] = objectText(object)
+		one(want, objectText(object), wait)
 	}
+}
+
+// one starts a goroutine that waits, and notes what for.
+func one(want map[uint64]string, object string, wait func()) {
+	id := make(chan uint64)
+	go func() {
+		id <- currentGoid()
+		wait()
+	}()
+	want[<-id] = object
 }
 
 // TestObjects compares what goroutines wait for with the real objects: in a variable of the program and in the heap.
@@ -125,9 +130,7 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	awaitObjects(t, func(s *taken) {
-		if s.object == nil && s.stack[0].Line > 0 && s.stack[0].File == "" || s.object != nil && s.stack[0].Line != s.object.Number {
-			t.Errorf("%v has the object %+v", s.stack, s.object)
-		}
+		testenv.FailIf(t, s.object == nil && s.stack[0].Line > 0 && s.stack[0].File == "" || s.object != nil && s.stack[0].Line != s.object.Number, "%v has the object %+v", s.stack, s.object)
 	}, func(latest map[uint64]taken) []string { return wrongObjects(want, latest) })
 }
 
@@ -136,19 +139,16 @@ func awaitObjects(t *testing.T, each func(*taken), check func(latest map[uint64]
 	t.Helper()
 	for range 2 {
 		var mu sync.Mutex
+		var wrong []string
 		latest := map[uint64]taken{}
-		r := newRecorder()
-		r.keep = func(s *taken) bool {
+		watch(t, source.Config{WaitFrames: true}, func(s *taken) {
 			mu.Lock()
 			defer mu.Unlock()
 			each(s)
 			x := *s
 			x.object = copyOf(s.object) // the drain changes its own
 			latest[s.goroutine] = x
-			return false
-		}
-		var wrong []string
-		sessionWith(t, source.Config{WaitFrames: true}, r, func() {
+		}, func() {
 			testenv.Await(func() bool {
 				mu.Lock()
 				defer mu.Unlock()
@@ -156,9 +156,7 @@ func awaitObjects(t *testing.T, each func(*taken), check func(latest map[uint64]
 				return len(wrong) == 0
 			})
 		})
-		if len(wrong) > 0 {
-			t.Errorf("%s: %s", runtime.Version(), strings.Join(wrong, "\n"))
-		}
+		testenv.Same(t, "what is wrong", strings.Join(wrong, "\n"), "")
 		runtime.GC()
 	}
 }
@@ -221,9 +219,7 @@ func TestTurnAfterCollection(t *testing.T) {
 	runtime.GC()
 	testenv.Same(t, "the turn after a collection", next(), 0)
 	testenv.Await(func() bool { return next() != 0 })
-	if after := d.objects.Cycle; before == after {
-		t.Errorf("cycle %d before the collection, %d after it", before, after)
-	}
+	testenv.Same(t, "the cycle before is that after it", before == d.objects.Cycle, false)
 }
 
 // reused stays at its address. A local variable could be on the stack, which moves.
@@ -284,13 +280,9 @@ func TestStackBesideData(t *testing.T) {
 		return st.find(r)
 	}
 	none := find(0, 0)
-	for _, data := range []uint64{1, 4095, 4096, 0xc000012345, 1 << 63, ^uint64(0)} {
-		if find(data, 0) != none || find(0, data) != none {
-			t.Errorf("another stack with the data %#x", data)
-		}
-	}
-	if find(uint64(here[0]), 0) == none || find(0, uint64(here[0])) == none {
-		t.Error("the same stack with an address of code")
+	for _, data := range []uint64{1, 4095, 4096, 0xc000012345, 1 << 63, ^uint64(0), uint64(here[0])} {
+		code := data == uint64(here[0])
+		testenv.Prints(t, fmt.Sprintf("another stack with the data %#x", data), fmt.Sprint(code, code), find(data, 0) != none, find(0, data) != none)
 	}
 }
 

@@ -90,59 +90,11 @@ func TestMeasureFgprof(t *testing.T) {
 			got.add(names(s.stack), float64(s.weight))
 		}
 		for _, way := range []string{"napping", "selecting", "locking"} {
-			if got.cum[here+way] == 0 || want.cum[here+way] == 0 {
-				t.Errorf("no samples of %s", way)
-			}
+			testenv.FailIf(t, got.cum[here+way] == 0 || want.cum[here+way] == 0, "no samples of %s", way)
 		}
 		// Samples do not have the runtime's innermost functions.
 		got.flat, want.flat = nil, nil
 		return got.apart(want, 0.005)
-	})
-}
-
-//go:noinline
-func lives5ms() { time.Sleep(5 * time.Millisecond) }
-
-//go:noinline
-func lives200ms() { time.Sleep(200 * time.Millisecond) }
-
-// TestMeasureShortLives has short-lived goroutines among thousands of others that are visited twice a second, in
-// a program that once had even more. The samples of the short-lived ones must have their full time.
-func TestMeasureShortLives(t *testing.T) {
-	free := park(20_000)
-	defer park(3000)()
-	free()
-	measure.AtMost(t, "time of short-lived goroutines", "%", 15, func() (worst float64) {
-		lives := []struct {
-			name  string
-			wait  func()
-			count int          // goroutines that begin at the same time
-			lived atomic.Int64 // sum of their lifetimes, ns, by their own clock
-		}{{name: "lives5ms", wait: lives5ms, count: 5}, {name: "lives200ms", wait: lives200ms, count: 1}}
-		r, _ := session(t, source.Config{Budget: 1, Rate: 100}, func() {
-			var all sync.WaitGroup
-			for until := time.Now().Add(2 * time.Second); time.Now().Before(until); time.Sleep(3 * time.Millisecond) {
-				for i := range lives {
-					l := &lives[i]
-					for range l.count {
-						all.Go(func() {
-							begin := time.Now()
-							l.wait()
-							l.lived.Add(int64(time.Since(begin)))
-						})
-					}
-				}
-			}
-			all.Wait()
-		})
-		got := newShares("")
-		for _, s := range r.samples {
-			got.add(names(s.stack), float64(s.weight))
-		}
-		for i := range lives {
-			worst = max(worst, 100*math.Abs(got.cum[here+lives[i].name]/float64(lives[i].lived.Load())-1))
-		}
-		return worst
 	})
 }
 

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"testing"
@@ -43,26 +44,19 @@ func TestIdlePace(t *testing.T) {
 	const rarestAfter = idlePart * idlestTicks // then ticks do not get rarer any more
 	usual, more := float64(idleAfter)/period, idlePart*math.Log(float64(rarestAfter)/float64(idleAfter))
 	idle := (5*time.Second - rarestAfter).Seconds() / idlestTicks.Seconds()
-	if want := usual + more + idle; float64(ticks) < want*0.9 || float64(ticks) > want*1.1+10 || longest > uint64(idlestTicks)*3/2 {
-		t.Errorf("%d ticks, want %.0f; the longest time between two is %v", ticks, want, time.Duration(longest))
-	}
+	want := usual + more + idle
+	testenv.Within(t, "ticks", float64(ticks), want*0.9, want*1.1+10)
+	testenv.Within(t, "the longest time between two", longest, period, uint64(idlestTicks)*3/2)
 	// Ticks and ticks left out are those asked for. The times of the rare ones are random.
-	if all := float64(ticks) + float64(s.forIdle)/period; all < 4200 || all > 5800 {
-		t.Errorf("%.0f ticks reached or left out in 5 s, %d asked", all, 5000)
-	}
+	testenv.Within(t, "ticks reached or left out in 5 s", float64(ticks)+float64(s.forIdle)/period, 4200, 5800)
 	tick(1, 0)
-	if s.deadline-s.now > period*3/2 {
-		t.Errorf("after a tick that found something running the next one comes after %v", time.Duration(s.deadline-s.now))
-	}
+	testenv.Within(t, "time after a tick that found something running", s.deadline-s.now, 0, period*3/2)
 	tick(0, 0)
-	if s.deadline-s.now < uint64(idlestTicks)/2 {
-		t.Errorf("a goroutine that ran for an instant brings the next tick after %v", time.Duration(s.deadline-s.now))
-	}
+	testenv.Within(t, "time after a goroutine that ran for an instant", s.deadline-s.now, uint64(idlestTicks)/2, math.MaxUint64)
 	for awake := idleAfter; awake <= 2*idleLatest; awake *= 2 { // each further tick that finds something doubles it
 		tick(0, 1)
-		if s.idle != 0 || s.deadline-s.now > period*3/2 {
-			t.Errorf("after a tick that found a new goroutine the next one comes after %v", time.Duration(s.deadline-s.now))
-		}
+		testenv.Same(t, "idle after a tick that found a new goroutine", s.idle, 0)
+		testenv.Within(t, "time after a tick that found a new goroutine", s.deadline-s.now, 0, period*3/2)
 		for more := idleAfter; more < awake; more *= 2 {
 			tick(0, 1)
 		}
@@ -144,9 +138,7 @@ func TestWakeDrain(t *testing.T) {
 		testenv.Same(t, step, tick(step.ms, step.ran), step.wake)
 	}
 	s.passes += 2
-	if tick(201, false) || tick(300, false) {
-		t.Error("the drain is woken although nothing has run since its last pass")
-	}
+	testenv.Prints(t, "woken although nothing has run since the last pass", "false false", tick(201, false), tick(300, false))
 	s.write = s.tail + ringWords/3
 	testenv.Same(t, "woken when the ring is filling up", tick(301, false), true)
 }
@@ -163,9 +155,7 @@ func TestRest(t *testing.T) {
 		check := func(idle bool, want time.Duration) {
 			t.Helper()
 			begin := time.Now()
-			if goesOn, d := n.rest(idle, false), time.Since(begin); !goesOn || d != want || n.s.asleep != 0 {
-				t.Errorf("goes on %v after %v, want %v; counts as asleep: %d", goesOn, d, want, n.s.asleep)
-			}
+			testenv.Prints(t, "goes on, after some time, asleep", fmt.Sprint("true ", want, " 0"), n.rest(idle, false), time.Since(begin), n.s.asleep)
 		}
 		check(false, cost.PassEvery)
 		check(true, cost.PassIdle)
@@ -183,9 +173,7 @@ func TestRest(t *testing.T) {
 		}()
 		testenv.Same(t, "goes on although Stop has taken its place", n.rest(false, false), false)
 		close(n.quit)
-		if n.rest(true, false) || n.rest(false, false) {
-			t.Error("it goes on after Stop")
-		}
+		testenv.Prints(t, "goes on after Stop", "false false", n.rest(true, false), n.rest(false, false))
 	})
 
 	n := newSource()

@@ -40,15 +40,11 @@ func TestRests(t *testing.T) {
 			t.Errorf("goroutine %d has records at ages of %v ms, want %v", i, got, want)
 		}
 	}
-	if n := ticks(5); n > goroutines {
-		t.Errorf("%d records in five ticks", n)
-	}
+	testenv.Within(t, "records in five ticks", ticks(5), 0, goroutines)
 	f.s.waits.Elem = 1 // the wait reason 0
 	testenv.Same(t, "records of goroutines that wait for a lock", ticks(5), 5*goroutines)
 	allot(f.s, 3)
-	if n := ticks(5); n < 5*3 || n > 5*3+goroutines/2 { // a few are due by their age
-		t.Errorf("with three visits a tick they have %d records in five ticks", n)
-	}
+	testenv.Within(t, "their records in five ticks with three visits each", ticks(5), 5*3, 5*3+goroutines/2) // a few are due by their age
 }
 
 // sameAges reports whether two lists are the same but for differences of a tick or two, and for records that come together.
@@ -116,13 +112,9 @@ func TestSweep(t *testing.T) {
 		}
 		testenv.SameList(t, fmt.Sprint("kinds of records of goroutine ", i), all[i], want)
 	}
-	if s.sweeping != s.sweeps || s.leave != 0 {
-		t.Errorf("the sweep has not ended, or there are no more ticks: %d of %d, %d", s.sweeping, s.sweeps, s.leave)
-	}
+	testenv.Prints(t, "the sweep has ended, no more ticks", "true 0", s.sweeping == s.sweeps, s.leave)
 	f.check(t)
-	if all := f.swept(); len(all) > 20 {
-		t.Errorf("the tick after it records %d goroutines", len(all))
-	}
+	testenv.Within(t, "records of the tick after it", len(f.swept()), 0, 20)
 
 	// Their stacks need more room than there is, so two ticks record them, and a third one all once more.
 	for i := range uint64(goroutines) {
@@ -131,28 +123,22 @@ func TestSweep(t *testing.T) {
 	s.sweeps++
 	s.ticks++
 	s.tail -= ringWords - ringKept - sweepWords*s.goroutines
-	first := len(f.swept())
-	s.ticks++
-	second := len(f.swept())
-	if first == 0 || first > goroutines/2 || second < goroutines/2 || s.sweeping == s.sweeps {
-		t.Errorf("the ticks record %d and %d goroutines; %d of %d sweeps", first, second, s.sweeping, s.sweeps)
+	next := func(what string, least, most int, ended bool) {
+		t.Helper()
+		testenv.Within(t, what, len(f.swept()), least, most)
+		testenv.Same(t, what+": the sweep has ended", s.sweeping == s.sweeps, ended)
+		s.ticks++
 	}
-	s.ticks++
-	if all := f.swept(); len(all) < goroutines-1 || s.sweeping != s.sweeps {
-		t.Errorf("the tick after them records %d goroutines; %d of %d sweeps", len(all), s.sweeping, s.sweeps)
-	}
+	next("the first tick", 1, goroutines/2, false)
+	next("the second tick", goroutines/2, mostFakes, false)
+	next("the tick after them", goroutines-1, mostFakes, true)
 
 	s.sweeps++
 	s.ending = 1
-	s.ticks++
 	s.tail -= ringWords - ringKept - 100
-	if all := f.swept(); len(all) > 20 || s.sweeping == s.sweeps {
-		t.Errorf("without room in the ring a tick records %d goroutines", len(all))
-	}
-	s.ticks++
-	if all := f.swept(); len(all) < goroutines-1 || s.sweeping != s.sweeps || s.leave != 1 {
-		t.Errorf("the last tick records %d goroutines; %d of %d sweeps, leave %d", len(all), s.sweeping, s.sweeps, s.leave)
-	}
+	next("a tick without room in the ring", 0, 20, false)
+	next("the last tick", goroutines-1, mostFakes, true)
+	testenv.Same(t, "no more ticks", s.leave, 1)
 }
 
 // TestLives starts and ends goroutines just after ticks that look at all of them. Then each one's samples
@@ -177,12 +163,8 @@ func TestLives(t *testing.T) {
 			}
 		}
 		for tick := range 400 {
-			s.before, s.now = s.now, s.now+s.period
-			s.write = s.head
-			visitSome(s)
-			for at := s.head; at < s.write; {
-				w := s.words(at)
-				switch head := mem.Load64(w); head & 0xff {
+			f.records(func(kind uint64, w uintptr) {
+				switch kind {
 				case recStack:
 					if l := lives[mem.Load64(w+headGoid*8)]; l.from == 0 {
 						l.from = mem.Load64(w + headBefore*8)
@@ -195,9 +177,7 @@ func TestLives(t *testing.T) {
 						l.from = from
 					}
 				}
-				at += mem.Load64(w) >> 8 & 0xffffff
-			}
-			s.head, s.tail = s.write, s.write
+			})
 			if tick > 350 {
 				continue // all that have ended are found
 			}
@@ -251,8 +231,6 @@ func TestStall(t *testing.T) {
 		if ran > s.period/2 {
 			want += float64(ran-s.period/2) / 2
 		}
-		if got := float64(excess(s, s.before)); got < want*0.98-2000 || got > want*1.02+2000 {
-			t.Fatalf("late by %d ns, ran for %d: a change comes after %.0f ns, want %.0f", late, ran, got, want)
-		}
+		testenv.Within(t, fmt.Sprint("late by ", late, " ns, ran for ", ran), float64(excess(s, s.before)), want*0.98-2000, want*1.02+2000)
 	})
 }

@@ -4,8 +4,9 @@ package native
 
 import (
 	"fmt"
+	"math"
 	"runtime"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,21 +53,16 @@ func untracked(stop *atomic.Bool) {
 func testMaxTracked(t *testing.T, left int64, more func()) {
 	var seen, running atomic.Int64
 	all := map[uint64]bool{}
-	r := newRecorder()
-	r.keep = func(s *taken) bool {
+	var warnings []error
+	_, counts := watch(t, source.Config{WaitFrames: true, Warn: func(err error) { warnings = append(warnings, err) }}, func(s *taken) {
 		if !all[s.goroutine] {
 			all[s.goroutine] = true
 			seen.Add(1)
 		}
-		for _, f := range s.stack {
-			if strings.HasSuffix(f.Func, ".untracked") {
-				running.Add(1)
-			}
+		if slices.Contains(names(s.stack), here+"untracked") {
+			running.Add(1)
 		}
-		return false
-	}
-	var warnings []error
-	_, counts := sessionWith(t, source.Config{WaitFrames: true, Warn: func(err error) { warnings = append(warnings, err) }}, r, func() {
+	}, func() {
 		more()
 		var stop atomic.Bool
 		var ended sync.WaitGroup
@@ -78,12 +74,10 @@ func testMaxTracked(t *testing.T, left int64, more func()) {
 		ended.Wait()
 	})
 	// Those that were found running, as when they began, are sampled too from then on, up to as many again.
-	if n := seen.Load(); n < 400 || n > 2*int64(maxTracked) || running.Load() < 50 {
-		t.Errorf("samples of %d goroutines, %d samples of the running ones", n, running.Load())
-	}
-	if n := counts.GoroutinesUntracked; n < left || n > left+600 || len(warnings) != 1 {
-		t.Errorf("%d untracked, want %d at least; warnings %v", n, left, warnings)
-	}
+	testenv.Within(t, "goroutines with samples", seen.Load(), 400, 2*int64(maxTracked))
+	testenv.Within(t, "samples of running ones", running.Load(), 50, math.MaxInt64)
+	testenv.Within(t, "untracked", counts.GoroutinesUntracked, left, left+600)
+	testenv.Same(t, "warnings", len(warnings), 1)
 }
 
 // testRosterIsBounded reads a list with few living goroutines and many that have ended. Neither the roster nor the
@@ -99,18 +93,16 @@ func testRosterIsBounded(t *testing.T) {
 	n.s.goroutines = 0
 	defer r.free()
 	testenv.Bounded(t, 120_000, func() { err = r.refresh() })
-	if most := uint64(maxTracked + checked); err != nil || r.taken < uint64(maxTracked) || r.taken > most || r.read < 20_000 || r.left != r.read-r.taken {
-		t.Fatalf("%d of %d entries taken, %d left out: %v", r.taken, r.read, r.left, err)
-	}
+	testenv.OK(t, err)
+	testenv.Within(t, "entries taken", r.taken, uint64(maxTracked), uint64(maxTracked+checked))
+	testenv.Within(t, "entries read", r.read, 20_000, math.MaxUint64)
+	testenv.Same(t, "entries left out", r.left, r.read-r.taken)
 	for fake := uint64(1); err == nil; fake++ {
 		err = r.include(fake)
 	}
-	if err != errFull || r.taken != uint64(2*maxTracked) {
-		t.Errorf("%d entries: %v", r.taken, err)
-	}
-	if err := r.handOver(monotonicNow()); err != nil || r.s.adds != 0 {
-		t.Errorf("ticks add entries to a full roster: %v", err)
-	}
+	testenv.Is(t, "a full roster", err, errFull)
+	testenv.Same(t, "entries", r.taken, uint64(2*maxTracked))
+	testenv.Prints(t, "ticks add entries to a full roster", "<nil> 0", r.handOver(monotonicNow()), r.s.adds)
 }
 
 // TestOneStack checks bounds of one stack and bounds that come from two stacks.
@@ -153,12 +145,11 @@ func TestReadNew(t *testing.T) {
 		before := s.listedAt
 		s.before, s.now = s.now, s.now+s.period
 		addNew(s)
-		if s.goroutines != want || s.listed != want {
-			t.Errorf("%d entries, %d read, want %d", s.goroutines, s.listed, want)
+		testenv.Prints(t, "entries, and read", fmt.Sprint(want, want), s.goroutines, s.listed)
+		if complete {
+			before = s.now
 		}
-		if at := s.listedAt; complete != (at == s.now) || !complete && at != before {
-			t.Errorf("all was read at %d, now is %d", at, s.now)
-		}
+		testenv.Same(t, "time at which all was read", s.listedAt, before)
 	}
 	length(3)
 	tick(3, true)
@@ -234,9 +225,8 @@ func TestCountUp(t *testing.T) {
 	} {
 		s.before, s.now, s.stalled, s.shift = s.now, s.now+1e6, tick.stalled, tick.shift
 		all(tick.all)
-		if s.countUp(); s.area != tick.area || s.living != tick.all-24 {
-			t.Errorf("%+v: the integral is %d, of %d goroutines at last", tick, s.area, s.living)
-		}
+		s.countUp()
+		testenv.Prints(t, "the integral, and goroutines at last", fmt.Sprint(tick.area, tick.all-24), s.area, s.living)
 	}
 }
 
@@ -251,9 +241,7 @@ func TestLackBesideOthers(t *testing.T) {
 			d.lacks.ticked(area, d.now+period, d.now)
 		}
 		d.lacks.weights = d.lacks.area - missing
-		if got := d.lack(); got != missing { // no look has found any of it
-			t.Errorf("%v not seen, want %v", got, missing)
-		}
+		testenv.Same(t, "not seen", d.lack(), missing) // no look has found any of it
 	}
 }
 
@@ -279,7 +267,5 @@ func TestLack(t *testing.T) {
 	for i := range gs {
 		d.lacks.ended(&gs[i])
 	}
-	if d.lacks.living != 0 || d.lacks.last != 0 {
-		t.Errorf("%d goroutines are left, with %v", d.lacks.living, d.lacks.last)
-	}
+	testenv.Prints(t, "goroutines that are left, and their time", "0 0s", d.lacks.living, d.lacks.last)
 }

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -41,14 +39,14 @@ func describe(r *recorder, l lost) string {
 	fmt.Fprintf(&b, "dropped %d torn %d\n", l.dropped, l.torn)
 	for i := range r.samples {
 		p := &r.samples[i]
-		g := r.goroutines[p.Goroutine]
+		g := r.Told[p.Goroutine]
 		fmt.Fprintf(&b, "\ngoroutine %d status %06b parent %d created by %q at %q\n", p.Goroutine, p.Status, g.Parent, g.CreatedBy, g.CreatedAt)
-		for _, set := range r.labels[p.Goroutine] {
+		for _, set := range r.Sets[p.Goroutine] {
 			for _, k := range slices.Sorted(maps.Keys(set)) {
 				fmt.Fprintf(&b, "  label %q %q\n", k, set[k])
 			}
 		}
-		for _, f := range r.stack(p) {
+		for _, f := range r.Stack(p) {
 			fmt.Fprintf(&b, "  %s %s:%d\n", f.Func, f.File, f.Line)
 		}
 	}
@@ -57,17 +55,12 @@ func describe(r *recorder, l lost) string {
 
 // TestGolden reads texts of all supported Go versions, which testdata/stacks/gen.go has printed.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/stacks/*.txt")
-	if err != nil || len(files) != 5 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
+	for _, file := range testenv.Files(t, "testdata/stacks/*.txt", 5) {
 		text := testenv.Must(os.ReadFile(file))
 		r, l := readText(text)
 		testenv.Golden(t, strings.TrimSuffix(file, ".txt")+".want", describe(r, l), *update)
-		if n := bytes.Count(text, []byte("\n\ngoroutine ")); n != len(r.samples) || l != (lost{}) {
-			t.Errorf("%s: %d samples of %d goroutines, %+v", file, len(r.samples), n, l)
-		}
+		testenv.Same(t, file+": samples", len(r.samples), bytes.Count(text, []byte("\n\ngoroutine ")))
+		testenv.Same(t, file, l, lost{})
 	}
 }
 
@@ -102,16 +95,14 @@ func TestNotStarted(t *testing.T) {
 				s.read(text, true)
 				s.emit(time.Second, 0, nil)
 				var got []string
-				for _, f := range r.stack(&r.samples[0]) {
+				for _, f := range r.Stack(&r.samples[0]) {
 					got = append(got, fmt.Sprintf("%s:%d", f.Func, f.Line))
 				}
 				want := tt.want
 				if !waitFrames {
 					_, want, _ = strings.Cut(want, ":0 ")
 				}
-				if strings.Join(got, " ") != want || r.samples[0].Status != tachyon.GILRequested {
-					t.Errorf("%s, %s: %q with status %b, want %s", state, tt.name, got, r.samples[0].Status, want)
-				}
+				testenv.FailIf(t, strings.Join(got, " ") != want || r.samples[0].Status != tachyon.GILRequested, "%s, %s: %q with status %b, want %s", state, tt.name, got, r.samples[0].Status, want)
 			}
 		}
 	}
@@ -125,7 +116,7 @@ func TestLabelChanges(t *testing.T) {
 		s.emit(time.Second, 1, nil)
 	}
 	ab := map[string]string{"a": "b"}
-	testenv.Same(t, "labels", fmt.Sprint(r.labels[4]), fmt.Sprint([]map[string]string{ab, {"c": "d", "e f": ""}, ab, nil}))
+	testenv.Same(t, "labels", fmt.Sprint(r.Sets[4]), fmt.Sprint([]map[string]string{ab, {"c": "d", "e f": ""}, ab, nil}))
 }
 
 // TestPanicEnds has a goroutine that panics at one look only.
@@ -154,12 +145,8 @@ func TestGarbage(t *testing.T) {
 	}
 	for _, tt := range tests {
 		r, l := readText(stackText(goroutineText(4, "select", "main.a"), tt.bad, goroutineText(6, "select", "main.b")))
-		if l.dropped != 1 || l.torn != tt.torn {
-			t.Errorf("%s: %+v", tt.name, l)
-		}
-		if len(r.samples) != 2 || r.samples[0].Goroutine != 4 || r.samples[1].Goroutine != 6 {
-			t.Errorf("%s: %v", tt.name, r.samples)
-		}
+		testenv.Same(t, tt.name, l, lost{dropped: 1, torn: tt.torn})
+		testenv.Prints(t, tt.name, "2 4 6", len(r.samples), r.samples[0].Goroutine, r.samples[1].Goroutine)
 	}
 }
 
@@ -175,24 +162,18 @@ func TestGarbageIsNoEnd(t *testing.T) {
 	} {
 		testenv.Same(t, "dropped", s.read(stackText(a, bad), true).dropped, 1)
 	}
-	if l := s.read(stackText(a, b[:20]), false); l.dropped != 0 || s.goroutines != 1 {
-		t.Errorf("%+v, %d goroutines in a text that is cut off", l, s.goroutines)
-	}
-	testenv.Same(t, "gone", len(r.gone), 0)
+	testenv.Prints(t, "dropped and goroutines in a text that is cut off", "0 1", s.read(stackText(a, b[:20]), false).dropped, s.goroutines)
+	testenv.Same(t, "gone", len(r.Ended), 0)
 	s.read(stackText(a, b), true)
 	s.emit(0, 1, nil)
-	if len(r.samples) != 2 || len(r.stack(&r.samples[1])) != 2 {
-		t.Errorf("samples %v", r.samples)
-	}
+	testenv.Prints(t, "samples and the second one's frames", "2 2", len(r.samples), len(r.Stack(&r.samples[1])))
 	// If every text is cut off, the memory for goroutines must stay bounded.
 	for range 2 * oldAge {
 		s.read(stackText(a, b[:20]), false)
 	}
-	testenv.SameList(t, "gone", r.gone, []uint64{5})
+	testenv.SameList(t, "gone", r.Ended, []uint64{5})
 	s.read(stackText(), true)
-	if !slices.Equal(r.gone, []uint64{5, 4}) || len(s.known) != 0 {
-		t.Errorf("%v are gone, want 5 and 4", r.gone)
-	}
+	testenv.Prints(t, "gone and known", "[5 4] 0", r.Ended, len(s.known))
 }
 
 // TestWhoRuns checks how many runnable goroutines are marked as running, and that each of them is
@@ -212,37 +193,32 @@ func TestWhoRuns(t *testing.T) {
 		s.emit(0, 3, func(k int) int { seed++; return seed * 7 % k })
 		n := 0
 		for _, p := range r.samples {
+			want := tachyon.GILRequested
 			switch {
 			case p.Goroutine == 21:
-				if p.Status != 0 {
-					t.Fatalf("a waiting goroutine has status %b", p.Status)
-				}
-			case p.Status == tachyon.HasGIL|tachyon.OnCPU:
+				want = 0 // it waits
+			case p.Status&tachyon.OnCPU != 0:
+				want = tachyon.HasGIL | tachyon.OnCPU
 				n++
 				turns[p.Goroutine]++
-			case p.Status != tachyon.GILRequested:
-				t.Fatalf("a runnable goroutine has status %b", p.Status)
 			}
-			if len(p.Stack) != 1 {
-				t.Fatalf("goroutine %d has a wait frame", p.Goroutine)
-			}
+			testenv.Same(t, p.Goroutine, p.Status, want)
+			testenv.Same(t, "frames, without a wait frame", len(p.Stack), 1)
 		}
 		testenv.Same(t, "running goroutines", n, 3)
 	}
 	testenv.Same(t, "samples of the running goroutine that are marked", turns[20], 300)
 	for id := range uint64(6) {
-		if n := turns[id+10]; n < 50 || n > 150 {
-			t.Errorf("goroutine %d was running in %d of 300 samples, want about 100", id+10, n)
-		}
+		testenv.Within(t, "samples of 300 in which a goroutine was running", turns[id+10], 50, 150)
 	}
 }
 
 // TestUnchanged checks that goroutines with unchanged frames cause no calls of Frame and no
 // allocations, even if their headers have changed.
 func TestUnchanged(t *testing.T) {
-	var out quiet
 	var s snapshot
-	s.init(&out, true)
+	out := newQuiet()
+	s.init(out, true)
 	var first, second []string
 	for id := range 100 {
 		first = append(first, goroutineText(id+1, "select", "main.f"))
@@ -265,15 +241,14 @@ func TestUnchanged(t *testing.T) {
 	testenv.Same(t, "allocations a tick of 100 goroutines with new arguments", testing.AllocsPerRun(100, tick), 0)
 }
 
-// quiet is an Out that keeps nothing.
-type quiet struct{ frames, samples int }
+// quiet is an Out that keeps no samples and labels, and counts calls of Frame.
+type quiet struct {
+	*recorder
+	frames int
+}
 
-func (q *quiet) Frame(tachyon.Frame) uint32                      { q.frames++; return uint32(q.frames) }
-func (q *quiet) Goroutine(g source.Goroutine) bool               { return !own.Created(g.CreatedBy) }
-func (q *quiet) Labels(uint64, time.Duration, map[string]string) {}
-func (q *quiet) Gone(uint64)                                     {}
-func (q *quiet) Sample(*source.Sample)                           { q.samples++ }
-func (*quiet) Counted()                                          {}
+func newQuiet() *quiet { return &quiet{recorder: newRecorder()} }
 
-func (q *quiet) Batch(f func()) { f() }
-func (q *quiet) Fail(error)     {}
+func (q *quiet) Frame(f tachyon.Frame) uint32                  { q.frames++; return q.recorder.Frame(f) }
+func (*quiet) Labels(uint64, time.Duration, map[string]string) {}
+func (*quiet) Sample(*source.Sample)                           {}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,9 +59,8 @@ func TestTooMany(t *testing.T) {
 	err := s.Start(source.Config{Rate: 1000, Budget: 100, MaxPause: 10 * time.Millisecond, Start: time.Now(), Warn: func(err error) { warnings = append(warnings, err.Error()) }}, r)
 	testenv.OK(t, err)
 	waitFor(t, func() bool { return s.Stats().TicksRefused > 20 })
-	if got, st := testenv.Pauses()-before, s.Stats(); got > 0 || st.TicksReached != 0 || st.Blind <= 0 || st.Blind > time.Since(s.cfg.Start) || st.Dropped != 0 {
-		t.Errorf("%d stops; %+v", got, st)
-	}
+	testenv.Prints(t, "stops, ticks, dropped", "0 0 0", testenv.Pauses()-before, s.Stats().TicksReached, s.Stats().Dropped)
+	testenv.Within(t, "blind", s.Stats().Blind, 1, time.Since(s.cfg.Start))
 	end()
 	waitFor(t, func() bool { return s.Stats().TicksReached > 0 })
 	s.Stop()
@@ -71,25 +69,20 @@ func TestTooMany(t *testing.T) {
 	if first := r.samples[0]; blind <= 0 || first.Gap < blind || first.Gap != first.Time-s.began {
 		t.Errorf("no looks for %v; %d samples, the first is %+v", blind, len(r.samples), first)
 	}
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "goroutines would stop the program for more than ") || !strings.Contains(warnings[0], "MaxPause allows 10ms") {
-		t.Errorf("warnings: %q", warnings)
-	}
+	testenv.Same(t, "warnings", len(warnings), 1)
+	testenv.Has(t, "the warning", warnings[0], "goroutines would stop the program for more than ", "MaxPause allows 10ms")
 }
 
 // TestRefused has ticks at which no look is allowed. The buffer's memory is given back.
 func TestRefused(t *testing.T) {
 	s := New()
-	s.cfg, s.out, s.limit.max = source.Config{Start: time.Now()}, new(quiet), 1
+	s.cfg, s.out, s.limit.max = source.Config{Start: time.Now()}, newQuiet(), 1
 	s.snapshot.init(s.out, true)
-	for n := range int64(shrinkAfter) {
-		if s.buf == nil {
-			s.buf = make([]byte, minBuffer)
-		}
-		if cost := s.tick(1, false); cost < 0 || cost > time.Second || s.Stats().TicksRefused != n+1 || s.Stats().TicksReached != 0 {
-			t.Fatalf("refused at a cost of %v: %+v", cost, s.Stats())
-		}
+	s.buf = make([]byte, minBuffer)
+	for range shrinkAfter {
+		testenv.Within(t, "cost of a tick that is refused", s.tick(1, false), 0, time.Second)
 	}
-	testenv.Same(t, "length of the buffer although there are no looks", cap(s.buf), 0)
+	testenv.Prints(t, "refused, reached, length of the buffer", fmt.Sprint(shrinkAfter, " 0 0"), s.Stats().TicksRefused, s.Stats().TicksReached, cap(s.buf))
 }
 
 // TestProbe estimates looks at many goroutines from the depths of their stacks, with bytes that take 5 µs. A number
@@ -102,9 +95,7 @@ func TestProbe(t *testing.T) {
 		l := newLimit(10 * time.Second)
 		l.probe = func(n int) (int, float64) {
 			text, perByte := probe(n)
-			if perByte <= 0 || math.IsInf(perByte, 1) {
-				t.Errorf("a byte takes %v ns", perByte)
-			}
+			testenv.Within(t, "ns for a byte", perByte, math.SmallestNonzeroFloat64, math.MaxFloat64)
 			return text, 5000
 		}
 		end := park(n, depth)
@@ -112,9 +103,7 @@ func TestProbe(t *testing.T) {
 		text := runtime.Stack(buf, true)
 		end()
 		least := n * min(depth, printedFrames) * frameText
-		if e.text < max(text, least) || e.text > least+1_000_000 || e.pause != time.Duration(e.text)*5*time.Microsecond || (refusal != nil) != (e.pause > l.max) {
-			t.Errorf("depth %d: estimate of %v and %d bytes for %d; %v", depth, e.pause, e.text, text, refusal)
-		}
+		testenv.FailIf(t, e.text < max(text, least) || e.text > least+1_000_000 || e.pause != time.Duration(e.text)*5*time.Microsecond || (refusal != nil) != (e.pause > l.max), "depth %d: estimate of %v and %d bytes for %d; %v", depth, e.pause, e.text, text, refusal)
 	}
 }
 
@@ -163,9 +152,7 @@ func TestLimitRefuses(t *testing.T) {
 	s.expect(t, "far too many", math.MaxInt32, time.Hour, false, math.MaxInt32*leastCost, 5)
 	s.expect(t, "and fewer again", 400, time.Hour, true, ms, 5)
 	s.max = time.Hour
-	if _, refusal := s.allow(1_000_000, time.Hour); refusal == nil || !strings.Contains(refusal.Error(), "MB of memory") {
-		t.Errorf("a million goroutines in an hour: %v", refusal)
-	}
+	testenv.Fails(t, "a million goroutines in an hour", testenv.Err(s.allow(1_000_000, time.Hour)), "MB of memory")
 }
 
 // TestLimitLearns has looks that take longer than their text explains. They count when none of eight was short. Then

@@ -88,7 +88,7 @@ func looks(t *testing.T, clock func() (time.Duration, bool)) (perSecond, paid fl
 	threadClock = clock
 	defer func() { threadClock = threadTime }()
 	s := New()
-	testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: budget, MaxPause: 10 * time.Millisecond, Start: time.Now()}, new(quiet)))
+	testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: budget, MaxPause: 10 * time.Millisecond, Start: time.Now()}, newQuiet()))
 	time.Sleep(length)
 	st := s.Stats()
 	s.Stop()

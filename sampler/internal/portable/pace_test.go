@@ -2,9 +2,9 @@ package portable
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,50 +55,34 @@ func TestBudget(t *testing.T) {
 	}
 	for _, tt := range tests {
 		waits, cost := pacing(tt.rate, tt.budget, tt.procs, length, tt.took)
-		if n := len(waits); n < tt.ticks[0] || n > tt.ticks[1] {
-			t.Errorf("%s: %d ticks, want %d to %d", tt.name, n, tt.ticks[0], tt.ticks[1])
-		}
+		testenv.Within(t, tt.name+": ticks", len(waits), tt.ticks[0], tt.ticks[1])
 		last := tt.took(len(waits)-1) * time.Duration(tt.procs)
 		allowed := time.Duration(float64(length) * float64(tt.procs) * tt.budget / 100)
-		if cost > allowed+last {
-			t.Errorf("%s: cost %v, allowed %v", tt.name, cost, allowed)
-		}
+		testenv.Within(t, tt.name+": cost", cost, 0, allowed+last)
 	}
 }
 
 // TestPhases samples a program with phases in which ticks have different costs. Each phase must
 // get its share of the time.
 func TestPhases(t *testing.T) {
-	const spin, nap, wait = 40 * time.Millisecond, 40 * time.Millisecond, 20 * time.Millisecond
-	phase := func(at time.Duration) int {
-		switch at %= spin + nap + wait; {
-		case at < spin:
-			return 0
-		case at < spin+nap:
-			return 1
-		}
-		return 2
-	}
 	p := newPacer(1000, 1, 0)
 	p.random = rand.New(rand.NewPCG(1, 2)).Float64
 	const length = 100 * time.Second
-	var seen [3]time.Duration
+	var seen [5]time.Duration // phases of 20 ms, of which the first two are dear
 	last := time.Duration(0)
 	for now := time.Duration(0); now < length; {
-		in := phase(now)
+		in := now / (20 * time.Millisecond) % 5
 		seen[in] += now - last
 		last = now
 		cost := 200 * time.Microsecond
-		if in == 0 {
+		if in < 2 {
 			cost *= 4
 		}
 		now += cost / 2
 		now += p.next(now, cost, 2)
 	}
-	for i, want := range []float64{0.4, 0.4, 0.2} {
-		if got := seen[i].Seconds() / length.Seconds(); math.Abs(got-want) > 0.01 {
-			t.Errorf("phase %d has %.3f of the time, want %.3f", i, got, want)
-		}
+	for i := range seen {
+		testenv.Within(t, fmt.Sprint("share of phase ", i), seen[i].Seconds()/length.Seconds(), 0.19, 0.21)
 	}
 }
 
@@ -115,25 +99,15 @@ func TestCredit(t *testing.T) {
 		cost += dear
 	}
 	allowed := time.Duration(float64(now-begin+window) * share)
-	if cost > allowed+dear || cost < allowed-3*dear {
-		t.Errorf("cost %v, allowed %v", cost, allowed)
-	}
+	testenv.Within(t, "cost", cost, allowed-3*dear, allowed+dear)
 }
 
 // TestJitter checks that periods differ, by 6 % at most, and keep the rate.
 func TestJitter(t *testing.T) {
 	waits, _ := pacing(1000, 100, 1, 10*time.Second, func(int) time.Duration { return 0 })
-	var sum, least, most time.Duration = 0, time.Hour, 0
-	for _, w := range waits {
-		sum += w
-		least, most = min(least, w), max(most, w)
-	}
-	if least < 940*time.Microsecond || least > 950*time.Microsecond || most > 1060*time.Microsecond || most < 1050*time.Microsecond {
-		t.Errorf("periods from %v to %v, want 0.94 ms to 1.06 ms", least, most)
-	}
-	if mean := sum / time.Duration(len(waits)); mean < 997*time.Microsecond || mean > 1003*time.Microsecond {
-		t.Errorf("the mean period is %v, want 1 ms", mean)
-	}
+	testenv.Within(t, "the shortest period", slices.Min(waits), 940*time.Microsecond, 950*time.Microsecond)
+	testenv.Within(t, "the longest period", slices.Max(waits), 1050*time.Microsecond, 1060*time.Microsecond)
+	testenv.Within(t, "periods in ten seconds", len(waits), 9970, 10030)
 }
 
 // TestSuspended checks that a tick during which the machine was suspended does not stop sampling
@@ -155,9 +129,8 @@ func TestLate(t *testing.T) {
 // TestCPUOfLateLooks has a goroutine that runs all the time and gets a core for a part of it. Looks are late at
 // times. What it has used must be in its samples, and what no goroutine has used in the row of the scheduler.
 func TestCPUOfLateLooks(t *testing.T) {
-	if used, known := processTime(); runtime.GOOS == "linux" && (!known || used <= 0) {
-		t.Errorf("the process has used %v, known: %v", used, known)
-	}
+	used, known := processTime()
+	testenv.Same(t, "the process's time is known", known && used > 0, known || runtime.GOOS == "linux")
 	for i, share := range []float64{0.1, 0.4, 0.6, 0.9, 0.5} {
 		runs := i < 4
 		c, r := cpu{known: true}, newRecorder()
@@ -176,8 +149,8 @@ func TestCPUOfLateLooks(t *testing.T) {
 			}
 			c.settle(r, at, 2*gap, i == 999)
 		}
-		if runs && paid < used*85/100 || paid > used+200*time.Millisecond {
-			t.Errorf("on a core for %v of the time: its samples on the CPU are %v, it has used %v", share, paid, used)
+		if runs {
+			testenv.Within(t, fmt.Sprint(share, ": samples on the CPU"), paid, used*85/100, used+200*time.Millisecond)
 		}
 		sum, last := paid, map[uint64]time.Duration{}
 		for _, s := range r.process {
@@ -186,8 +159,6 @@ func TestCPUOfLateLooks(t *testing.T) {
 			}
 			last[s.Goroutine] = s.Time
 		}
-		if sum > used+200*time.Millisecond || sum < used-200*time.Millisecond {
-			t.Errorf("on a core for %v of the time: samples and rows on the CPU are %v, it has used %v", share, sum, used)
-		}
+		testenv.Within(t, fmt.Sprint(share, ": samples and rows on the CPU"), sum, used-200*time.Millisecond, used+200*time.Millisecond)
 	}
 }

@@ -1,9 +1,8 @@
 package portable
 
 import (
-	"maps"
+	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,10 +42,7 @@ func TestParseHeader(t *testing.T) {
 		if h.labels != nil {
 			labels = string(h.labels)
 		}
-		if !ok || h.id != tt.id || string(h.reason) != tt.reason || labels != tt.labels {
-			t.Errorf("%s\n got %v %d %q labels %s\nwant true %d %q labels %s",
-				tt.line, ok, h.id, h.reason, labels, tt.id, tt.reason, tt.labels)
-		}
+		testenv.Prints(t, tt.line, fmt.Sprintf("true %d %s %s", tt.id, tt.reason, tt.labels), ok, h.id, string(h.reason), labels)
 	}
 
 	for _, line := range []string{
@@ -56,9 +52,8 @@ func TestParseHeader(t *testing.T) {
 		`goroutine 1 [running] {a: b:`, `goroutine 1 [running] {a: "b}:`, `goroutine 1 [running] {a: b} :`,
 		`goroutine 1 [running labels:{"a": "b"]:`, `goroutine 1 [running labels:{"a": "b"}:`,
 	} {
-		if h, ok := parseHeader([]byte(line)); ok {
-			t.Errorf("%q was read as %d [%s]", line, h.id, h.reason)
-		}
+		_, ok := parseHeader([]byte(line))
+		testenv.Same(t, line+" is read", ok, false)
 	}
 }
 
@@ -96,9 +91,7 @@ func TestParseBody(t *testing.T) {
 		for l, ok := b.next(); ok; l, ok = b.next() {
 			got = append(got, entry{l.kind, string(l.fn), string(l.file), l.line, l.parent})
 		}
-		if b.bad || b.unseen != tt.unseen {
-			t.Errorf("%s: bad %v, unseen %v", tt.name, b.bad, b.unseen)
-		}
+		testenv.Prints(t, tt.name+": bad, unseen", fmt.Sprint("false ", tt.unseen), b.bad, b.unseen)
 		testenv.SameList(t, tt.name, got, tt.want)
 	}
 
@@ -129,22 +122,18 @@ func TestParseLabels(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got, ok := parseLabels([]byte(tt.text))
-		if !ok || !maps.Equal(got, tt.want) {
-			t.Errorf("%s: got %v %q, want %q", tt.text, ok, got, tt.want)
-		}
+		testenv.Prints(t, tt.text, fmt.Sprintf("true %q", tt.want), ok, fmt.Sprintf("%q", got))
 	}
 	for _, text := range []string{`a`, `a:b`, `a: b,c: d`, `"a: b`, `"a": "\q"`, `a: b, `, `a: b c: d`, `é: b`, ``} {
-		if got, ok := parseLabels([]byte(text)); ok {
-			t.Errorf("%q was read as %q", text, got)
-		}
+		_, ok := parseLabels([]byte(text))
+		testenv.Same(t, text+" is read", ok, false)
 	}
 }
 
 // FuzzParse reads arbitrary text, twice: a future Go version may print a form that the parser does
 // not know. testdata/fuzz has one seed for each form.
 func FuzzParse(f *testing.F) {
-	files, _ := filepath.Glob("testdata/stacks/*.txt")
-	for _, file := range files {
+	for _, file := range testenv.Files(f, "testdata/stacks/*.txt", 5) {
 		text := testenv.Must(os.ReadFile(file))
 		for _, g := range strings.SplitAfter(string(text), "\n\n") {
 			f.Add([]byte("goroutine 1 [running]:\nmain.f()\n\t/a.go:1 +0x1\n\n"+g), true)
@@ -160,11 +149,9 @@ func FuzzParse(f *testing.F) {
 		if l.dropped < l.torn || l.dropped < 0 {
 			t.Fatalf("%+v", l)
 		}
-		if n := int64(s.goroutines) - l.dropped; n != int64(len(r.samples)) {
-			t.Fatalf("%d samples of %d goroutines, %+v", len(r.samples), s.goroutines, l)
-		}
+		testenv.Same(t, "samples", int64(len(r.samples)), int64(s.goroutines)-l.dropped)
 		for i := range r.samples {
-			for _, frame := range r.stack(&r.samples[i]) {
+			for _, frame := range r.Stack(&r.samples[i]) {
 				if frame.Func == "" || frame.Line < 0 || strings.Contains(frame.Func+frame.File, "\n") {
 					t.Fatalf("frame %+v", frame)
 				}

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/sampler/internal/source/sourcetest"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -39,9 +39,8 @@ func TestSession(t *testing.T) {
 		}
 		testenv.Same(t, "the last look", last[self()], length)
 		time.Sleep(time.Second)
-		if again := s.Stats(); again != st || len(r.samples) != n {
-			t.Errorf("Stats changes after Stop from %+v to %+v", st, again)
-		}
+		testenv.Same(t, "Stats after Stop", s.Stats(), st)
+		testenv.Same(t, "samples after Stop", len(r.samples), n)
 	})
 }
 
@@ -68,9 +67,7 @@ func TestBrokenSink(t *testing.T) {
 		r.onSample = func() { panic("the sink is broken") }
 		testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 100, MaxPause: 10 * time.Millisecond, Start: time.Now()}, r))
 		synctest.Wait()
-		if r.failed == nil || !strings.Contains(r.failed.Error(), "the sink is broken") {
-			t.Error(r.failed)
-		}
+		testenv.Fails(t, "a sink that panics", r.Err, "the sink is broken")
 		s.Stop()
 	})
 }
@@ -89,16 +86,13 @@ func TestBuffer(t *testing.T) {
 	s.buf = make([]byte, 10_000)
 	alive := runtime.NumGoroutine()
 	s.tick(1, false)
-	if got := len(r.samples); got < 10 || got+int(s.dropped.Load()) != alive-1 {
-		t.Errorf("%d samples and %d dropped of %d goroutines", got, s.dropped.Load(), alive)
-	}
+	testenv.Within(t, "samples", len(r.samples), 10, alive-2)
+	testenv.Same(t, "dropped", int(s.dropped.Load()), alive-1-len(r.samples))
 	testenv.Same(t, "buffer", len(s.buf), alive*perGoroutine)
 	r.samples = nil
 	s.dropped.Store(0)
 	s.tick(1, false)
-	if len(r.samples) != alive-1 || s.dropped.Load() != 0 || len(r.gone) != 0 {
-		t.Errorf("%d samples and %d dropped of %d goroutines", len(r.samples), s.dropped.Load(), alive)
-	}
+	testenv.Prints(t, "samples, dropped and gone", fmt.Sprint(alive-1, " 0 0"), len(r.samples), s.dropped.Load(), len(r.Ended))
 	end()
 	waitFor(t, func() bool { return runtime.NumGoroutine() == alive-n })
 	for range shrinkAfter {
@@ -157,13 +151,11 @@ func TestAgreement(t *testing.T) {
 	waitFor(t, func() bool {
 		look()
 		sample = &r.samples[slices.IndexFunc(r.samples, func(s source.Sample) bool { return s.Goroutine == id })]
-		st = r.stack(sample)
+		st = r.Stack(sample)
 		return st[0] == (tachyon.Frame{Func: "[sync.Mutex.Lock]"})
 	})
-	if sample.Status != 0 || st[1].Func != "internal/sync.runtime_SemacquireMutex" {
-		t.Errorf("status %b, stack %v", sample.Status, st)
-	}
-	if g := r.goroutines[id]; g.Parent != self() || !strings.HasSuffix(g.CreatedBy, ".(*WaitGroup).Go") || !strings.Contains(g.CreatedAt, "/waitgroup.go:") {
+	testenv.Prints(t, "status and function", "0 internal/sync.runtime_SemacquireMutex", sample.Status, st[1].Func)
+	if g := r.Told[id]; g.Parent != self() || !strings.HasSuffix(g.CreatedBy, ".(*WaitGroup).Go") || !strings.Contains(g.CreatedAt, "/waitgroup.go:") {
 		t.Errorf("created by %+v", g)
 	}
 	// The callers of the witness are as runtime.Callers returned them. It has itself gone on to another line.
@@ -176,63 +168,32 @@ func TestAgreement(t *testing.T) {
 	}
 	m.Unlock()
 	done.Wait()
-	waitFor(t, func() bool { look(); return slices.Contains(r.gone, id) }) // Out hears of its end
+	waitFor(t, func() bool { look(); return slices.Contains(r.Ended, id) }) // Out hears of its end
 }
 
 // recorder is an Out that keeps everything.
 type recorder struct {
-	ids        map[tachyon.Frame]uint32
-	frames     []tachyon.Frame
-	goroutines map[uint64]source.Goroutine
-	labels     map[uint64][]map[string]string
-	gone       []uint64
-	samples    []source.Sample
-	process    []source.Sample // of pseudo threads
-	failed     error
-	onSample   func()
+	sourcetest.Out
+	samples  []source.Sample
+	process  []source.Sample // of pseudo threads
+	onSample func()
 }
 
-func newRecorder() *recorder {
-	return &recorder{
-		ids:        make(map[tachyon.Frame]uint32),
-		goroutines: make(map[uint64]source.Goroutine),
-		labels:     make(map[uint64][]map[string]string),
-	}
-}
-
-func (r *recorder) Frame(f tachyon.Frame) uint32 {
-	id, ok := r.ids[f]
-	if !ok {
-		id = uint32(len(r.frames))
-		r.ids[f] = id
-		r.frames = append(r.frames, f)
-	}
-	return id
-}
+func newRecorder() *recorder { return &recorder{Out: sourcetest.NewOut()} }
 
 func (r *recorder) Goroutine(g source.Goroutine) bool {
-	if own.Created(g.CreatedBy) {
-		return false
-	}
-	if _, ok := r.goroutines[g.ID]; ok {
+	if _, ok := r.Told[g.ID]; ok {
 		panic(fmt.Sprint("Goroutine was called twice for goroutine ", g.ID))
 	}
-	r.goroutines[g.ID] = g
-	return true
+	return r.Out.Goroutine(g)
 }
-
-func (r *recorder) Labels(id uint64, _ time.Duration, labels map[string]string) {
-	r.labels[id] = append(r.labels[id], labels)
-}
-
-func (r *recorder) Gone(id uint64) { r.gone = append(r.gone, id) }
 
 func (r *recorder) Sample(s *source.Sample) {
 	if s.Process {
 		r.process = append(r.process, *s)
 		return
 	}
-	if _, ok := r.goroutines[s.Goroutine]; !ok {
+	if _, ok := r.Told[s.Goroutine]; !ok {
 		panic(fmt.Sprint("Sample was called before Goroutine for goroutine ", s.Goroutine))
 	}
 	if s.Leaf != 0 {
@@ -244,19 +205,4 @@ func (r *recorder) Sample(s *source.Sample) {
 	c := *s
 	c.Stack = append([]uint32(nil), s.Stack...)
 	r.samples = append(r.samples, c)
-}
-
-func (*recorder) Counted() {}
-
-func (r *recorder) Batch(f func()) { f() }
-
-func (r *recorder) Fail(err error) { r.failed = err }
-
-// stack returns a sample's frames.
-func (r *recorder) stack(s *source.Sample) []tachyon.Frame {
-	fs := make([]tachyon.Frame, len(s.Stack))
-	for i, id := range s.Stack {
-		fs[i] = r.frames[id]
-	}
-	return fs
 }
