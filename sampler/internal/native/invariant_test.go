@@ -4,7 +4,6 @@ package native
 
 import (
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -73,30 +72,6 @@ func invZ(w *invWorker, n int) int {
 	return invX(w, n-1) + int(pad[(n+1)%400])
 }
 
-// A coroutine has two call paths too, and stops at the end of each. invGen calls invP or invS.
-func invGen(yield func(int) bool) {
-	for n := 0; invP(yield, n) && invS(yield, n); n++ {
-	}
-}
-
-//go:noinline
-func invP(yield func(int) bool, n int) bool { return invQ(yield, n+1) }
-
-//go:noinline
-func invQ(yield func(int) bool, n int) bool { return invR(yield, n+1) }
-
-//go:noinline
-func invR(yield func(int) bool, n int) bool { return yield(n + 1) }
-
-//go:noinline
-func invS(yield func(int) bool, n int) bool { return invT(yield, n+1) }
-
-//go:noinline
-func invT(yield func(int) bool, n int) bool { return invU(yield, n+1) }
-
-//go:noinline
-func invU(yield func(int) bool, n int) bool { return yield(n + 1) }
-
 type invWorker struct {
 	random *rand.Rand
 	c      chan int
@@ -137,7 +112,6 @@ func (w *invWorker) leaf(n int) int {
 // invCallers has which functions call which.
 var invCallers = map[string]string{
 	"invA": "invC invRoot", "invB": "invA", "invC": "invB", "invX": "invZ invRoot", "invY": "invX", "invZ": "invY",
-	"invP": "invGen", "invQ": "invP", "invR": "invQ", "invS": "invGen", "invT": "invS", "invU": "invT",
 	"(*invWorker).leaf": "invC invZ", "invRoot": "runInvariant.func1",
 }
 
@@ -184,19 +158,8 @@ func runInvariant() {
 			}
 		})
 	}
-	for range 2 {
-		workers.Go(func() {
-			next, end := iter.Pull(invGen)
-			defer end()
-			for !stop.Load() {
-				for range 1000 {
-					next()
-				}
-			}
-		})
-	}
 	broken := 0
-	var checked, running, deep, stopped atomic.Int64
+	var checked, running, deep atomic.Int64
 	results := map[*tachyon.Frame]error{}
 	r := newRecorder()
 	r.keep = func(s *taken) bool {
@@ -206,9 +169,6 @@ func runInvariant() {
 		}
 		if len(s.stack) > 100 {
 			deep.Add(1)
-		}
-		if s.stack[0].Func == "[coroutine]" {
-			stopped.Add(1)
 		}
 		err, ok := results[&s.stack[0]]
 		if !ok {
@@ -234,7 +194,7 @@ func runInvariant() {
 	}
 	time.Sleep(testenv.Times(0, 5*time.Minute))
 	enough := func() bool {
-		return checked.Load() >= 10_000 && running.Load() >= 1000 && deep.Load() >= 500 && stopped.Load() >= 500
+		return checked.Load() >= 10_000 && running.Load() >= 1000 && deep.Load() >= 500
 	}
 	for range 5 { // it takes long under an emulator
 		testenv.Await(enough)
@@ -242,7 +202,7 @@ func runInvariant() {
 	n.Stop()
 	stop.Store(true)
 	workers.Wait()
-	fmt.Printf("%d samples, %d running, %d deep, %d of coroutines, %d broken; %+v\n", checked.Load(), running.Load(), deep.Load(), stopped.Load(), broken, n.Stats())
+	fmt.Printf("%d samples, %d running, %d deep, %d broken; %+v\n", checked.Load(), running.Load(), deep.Load(), broken, n.Stats())
 	if enough() && broken == 0 {
 		fmt.Println("ok")
 	}
