@@ -46,17 +46,12 @@ func TestMeasureCauses(t *testing.T) {
 	}
 	measure.AtMost(t, "time with a wrong cause, of the kind of answer that has the most of it", "%", 5, func() float64 {
 		all := map[string]*causeSums{}
-		var running sync.WaitGroup
-		for kind := range causesPlanted { // at once: they mostly wait
-			running.Go(func() {
-				if out, err := exec.Command(bin, kind, "2s", filepath.Join(dir, kind+".tach")).CombinedOutput(); err != nil {
-					t.Errorf("%v\n%s", err, out)
-				}
-			})
-		}
-		running.Wait()
 		for kind := range causesPlanted {
-			f := testenv.Must(reader.Open(filepath.Join(dir, kind+".tach")))
+			path := filepath.Join(dir, kind+".tach")
+			if out, err := exec.Command(bin, kind, "2s", path).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			f := testenv.Must(reader.Open(path))
 			sums := judgeCauses(t, f)
 			for _, key := range slices.Sorted(maps.Keys(sums)) {
 				t.Logf("%-10s %-60s %v", kind, key, sums[key])
