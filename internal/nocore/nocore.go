@@ -21,10 +21,16 @@ const late = 20 * time.Millisecond
 // Balances are those of go statements, by the address of the code after each. Its zero value has none.
 type Balances struct{ of map[uint64]*Balance }
 
-// Of returns the balance of a go statement.
+// most bounds the number of balances: a program may make code, and what another process has in its memory may be anything.
+const most = 1 << 14
+
+// Of returns the balance of a go statement. After the first ones all others share one.
 func (b *Balances) Of(pc uint64) *Balance {
 	if b.of == nil {
 		b.of = make(map[uint64]*Balance)
+	}
+	if b.of[pc] == nil && len(b.of) >= most {
+		pc = 0
 	}
 	if b.of[pc] == nil {
 		b.of[pc] = new(Balance)

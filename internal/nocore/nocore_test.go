@@ -6,6 +6,16 @@ import (
 	"time"
 )
 
+func TestBounded(t *testing.T) {
+	var b Balances
+	for pc := range uint64(2 * most) {
+		b.Of(4 + pc)
+	}
+	if b.Of(4) == b.Of(5) || b.Of(2*most) != b.Of(3*most) || len(b.of) > most+1 {
+		t.Errorf("%d balances", len(b.of))
+	}
+}
+
 // Of goroutines that run for less than a tick, the ticks that find them say how long they had no core, within what chance does.
 func TestBalance(t *testing.T) {
 	const ticks, tick, ran, hit = 20_000, 20 * time.Millisecond, 5 * time.Millisecond, 4 * time.Millisecond // ran: in a tick
