@@ -71,7 +71,7 @@ func TestPush(t *testing.T) {
 	testenv.Same(t, "the path", p.first.URL.Path, "/v1development/profiles")
 	testenv.Has(t, "attributes", p.body, "service.name\x12\x06\n\x04cart", "k8s.pod.name\x12\x03\n\x01x", "host.name\x12\x06\n\x04host")
 	out, errs, code = push("--to", to)
-	testenv.FailIf(t, code != 0 || !strings.HasPrefix(out, "0 files"), "the second time: code %d, %q", code, out)
+	testenv.FailIf(t, code != 0 || !strings.HasPrefix(out, "0 files"), "the second time: code %d, %q, %q", code, out, errs)
 	p.answer = http.StatusBadRequest
 	out, errs, code = push("--to", to+"/other")
 	testenv.Same(t, "code, if they are refused", code, 1)
