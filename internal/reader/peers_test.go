@@ -3,8 +3,11 @@
 package reader_test
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,7 +66,15 @@ func TestPeerCPython(t *testing.T) {
 		cmd := exec.Command(testenv.Python315(t), "-c", replay, path)
 		cmd.Stdout, cmd.Stderr = want, os.Stderr
 		testenv.OK(t, cmd.Run())
-		testenv.OK(t, testenv.Closes(t, testenv.Must(formats.Open(path, formats.Options{}))).Dump(got))
+		in := testenv.Closes(t, testenv.Must(formats.Open(path, formats.Options{})))
+		r, dump := io.Pipe()
+		go func() { dump.CloseWithError(in.Dump(dump)) }()
+		lines := bufio.NewReaderSize(r, 1<<20)
+		for line, err := lines.ReadSlice('\n'); err != io.EOF; line, err = lines.ReadSlice('\n') {
+			if testenv.OK(t, err); !bytes.HasPrefix(line, []byte(`{"gotach"`)) { // what CPython does not have
+				got.Write(line)
+			}
+		}
 		testenv.SameList(t, path, got.Sum(nil), want.Sum(nil))
 	}
 }
