@@ -19,30 +19,6 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// replay prints every sample of the named files as CPython's own reader returns it.
-const replay = `
-import json, sys
-import _remote_debugging
-
-def dumps(o):
-    return json.dumps(o, ensure_ascii=False, separators=(",", ":"))
-
-class Collector:
-    def collect(self, stack_frames, timestamps_us=None):
-        for interpreter in stack_frames:
-            for thread in interpreter.threads:
-                frames = dumps([[f[0], f[2], -1 if f[1] is None else f[1][0]] for f in thread.frame_info])
-                for t in timestamps_us:
-                    print('{"thread_id":%d,"interpreter_id":%d,"timestamp":%d,"status":%d,"frames":%s}' % (
-                        thread.thread_id, interpreter.interpreter_id, t, thread.status, frames))
-
-sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass")
-for path in sys.argv[1:]:
-    reader = _remote_debugging.BinaryReader(path)
-    reader.replay(Collector())
-    reader.close()
-`
-
 // TestPeerCPython compares the samples of the file big with those of the installed CPython. What
 // CPython prints for it, half a gigabyte, is not in testdata. It does the same with a part of these
 // samples in a file of gotach's writer, with metadata and several buffers.
@@ -63,7 +39,7 @@ func TestPeerCPython(t *testing.T) {
 	testenv.OK(t, errors.Join(w.AddMetadata("session", map[string]string{"program": "test"}), w.Close()))
 	for _, path := range []string{ours, filepath.Join(testdata, "cpython-3.15", "big.zstd.bin")} {
 		want, got := sha256.New(), sha256.New()
-		cmd := exec.Command(testenv.Python315(t), "-c", replay, path)
+		cmd := exec.Command(testenv.Python315(t), "testdata/replay.py", path)
 		cmd.Stdout, cmd.Stderr = want, os.Stderr
 		testenv.OK(t, cmd.Run())
 		in := testenv.Closes(t, testenv.Must(formats.Open(path, formats.Options{})))

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -14,95 +15,15 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// holderText is the text of all functions of these tests.
-const holderText = `package main
-
-func (c *cache) get() {
-	c.mu.Lock()
-	c.work()
-	c.mu.Unlock()
-}
-
-func (c *cache) refresh() {
-	c.mu.Lock()
-	c.load()
-	c.mu.Unlock()
-	c.pause()
-}
-
-func move(from, to *cache) {
-	from.mu.Lock()
-	to.mu.Lock()
-	from.work()
-	to.mu.Unlock()
-	from.mu.Unlock()
-}
-
-func (c *cache) await() {
-	c.mu.Lock()
-	c.ready.Wait()
-	c.mu.Unlock()
-}
-
-func (b *box) take() {
-	<-b.items
-	b.open()
-}
-
-func (b *box) fill() {
-	b.load()
-	b.items <- 1
-	b.load()
-}
-
-func produce(out chan<- int) {
-	out <- 1
-}
-
-func drain(in <-chan int) {
-	for {
-		consume(<-in)
-	}
-}
-
-func sink(numbers <-chan int) {
-	for {
-		consume(<-numbers)
-	}
-}
-
-func limited(run func(func())) {
-	run(func() { <-slots })
-}
-
-func (s *shop) ask() {
-	rows := s.small.Query()
-	s.work(rows)
-	rows.Close()
-	s.rest()
-}
-
-func (s *shop) report() {
-	tx := s.big.Begin()
-	defer tx.Rollback()
-	s.work(tx)
-}
-
-func (s *shop) move() {
-	tx := s.small.Begin()
-	defer tx.Rollback()
-	s.work(tx)
-}
-`
-
+// readHolderText returns the text of all functions of these tests.
 func readHolderText(name string) *source.File {
 	if name != "/home/u/app/cache.go" {
 		return nil
 	}
-	return &source.File{Text: []byte(holderText)}
+	return &source.File{Text: testenv.Must(os.ReadFile("testdata/cache.go"))}
 }
 
-// in is a line of holderText.
+// in is a line of testdata/cache.go.
 func in(function string, line int32) tachyon.Frame {
 	return tachyon.Frame{File: "/home/u/app/cache.go", Func: "main." + function, Line: line}
 }

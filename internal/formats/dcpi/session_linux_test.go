@@ -160,48 +160,11 @@ func TestImageIsTheVerySame(t *testing.T) {
 	testenv.Must(h.Image())
 }
 
-// whereabouts prints addresses in itself, and where the runtime says they are.
-const whereabouts = `package main
-
-import "runtime"
-
-type list[T any] struct{ v []T }
-
-func (l *list[T]) first() []uintptr { return here() } // inlined
-
-//go:noinline
-func (l *list[T]) second() []uintptr { return here() }
-
-//go:noinline
-func here() []uintptr {
-	pc := make([]uintptr, 1)
-	runtime.Callers(2, pc)
-	return pc
-}
-
-//go:noinline
-func outer() []uintptr { return once() }
-
-func once() []uintptr { return twice() } // inlined
-
-func twice() []uintptr { return here() } // inlined into what is inlined
-
-func main() {
-	l := &list[int]{}
-	for _, pcs := range [][]uintptr{here(), once(), outer(), l.first(), l.second()} {
-		f, _ := runtime.CallersFrames(pcs).Next()
-		println(pcs[0]-1, f.Line, f.Function, f.File, runtime.FuncForPC(f.Entry).Name())
-	}
-}
-`
-
 // The addresses of a program with debugging information are where the runtime says. Under go test the other tests have a
 // program without: themselves.
 func TestInlinedProcedures(t *testing.T) {
-	dir := t.TempDir()
-	src, exe := filepath.Join(dir, "main.go"), filepath.Join(dir, "whereabouts")
-	testenv.OK(t, os.WriteFile(src, []byte(whereabouts), 0o600))
-	build := exec.Command("go", "build", "-o", exe, src)
+	exe := filepath.Join(t.TempDir(), "whereabouts")
+	build := exec.Command("go", "build", "-o", exe, "testdata/whereabouts.go")
 	build.Env = append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
