@@ -50,9 +50,7 @@ func TestStates(t *testing.T) {
 			w = count{}
 		}
 		c := st.Of(x)
-		if *c != w {
-			t.Fatalf("goroutine %d in file %d has the state %+v, want %+v", x.Goroutine, x.File, *c, w)
-		}
+		testenv.FailIf(t, *c != w, "goroutine %d in file %d has the state %+v, want %+v", x.Goroutine, x.File, *c, w)
 		c.id = x.Goroutine
 		c.samples++
 		want[x.Goroutine] = *c

@@ -1,11 +1,9 @@
 package profile
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -31,8 +29,7 @@ func session(t *testing.T, name string) *stream.Source {
 }
 
 func source(t *testing.T, r *reader.Reader) *stream.Source {
-	src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Labels: true, Creators: true, Objects: true}))
-	return src
+	return testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Labels: true, Creators: true, Objects: true}))
 }
 
 // Whatever is kept apart, the records are what one adds up sample by sample.
@@ -127,6 +124,8 @@ func TestReportOfSession(t *testing.T) {
 	}
 	tree := testenv.Must(NewTree(p, ReportOptions{Top: 12}))
 	fmt.Fprintf(&out, "tree without %d\n%s", tree.NodesCut, treeText(tree.Nodes, " "))
+	focused := testenv.Must(NewTree(p, ReportOptions{Sort: SortCPU, Top: 6, Focus: regexp.MustCompile("usualPath")}))
+	fmt.Fprintf(&out, "tree of one function without %d\n%s", focused.NodesCut, treeText(focused.Nodes, " "))
 	callers := testenv.Must(NewCallers(p, ReportOptions{Sort: SortCPU, Top: 12, Ignore: regexp.MustCompile("^crypto/")}, regexp.MustCompile(`^syscall\.`)))
 	fmt.Fprintf(&out, "callers without %d\n%s", callers.NodesCut, treeText(callers.Nodes, " "))
 	testenv.Golden(t, "testdata/report.txt", out.String(), *update)
@@ -207,9 +206,7 @@ func TestSeries(t *testing.T) {
 		sums = append(sums, sum{wall: time.Hour})
 		s.leaveOut(3, time.Hour)
 		s.settle()
-		if s.of(3) != nil {
-			t.Fatal("time that is left out is in a series")
-		}
+		testenv.FailIf(t, s.of(3) != nil, "time that is left out is in a series")
 		for n := range uint32(3) {
 			want := make([]float64, seriesBins)
 			for i, x := range list {
@@ -232,9 +229,7 @@ func TestSeries(t *testing.T) {
 				if got != nil {
 					g = float64(got[i])
 				}
-				if math.Abs(g-want[i]) > 1e-4*float64(sums[n].wall)+1 {
-					t.Fatalf("sum %d, part %d of %d µs: %v ns, want %v", n, i, s.width, g, want[i])
-				}
+				testenv.FailIf(t, math.Abs(g-want[i]) > 1e-4*float64(sums[n].wall)+1, "sum %d, part %d of %d µs: %v ns, want %v", n, i, s.width, g, want[i])
 			}
 		}
 	})
@@ -297,8 +292,7 @@ func TestFromTachyon(t *testing.T) {
 
 // A broken sample region is an error, not half a profile.
 func TestFromTachyonBroken(t *testing.T) {
-	b := testenv.Must(os.ReadFile("../../testdata/tachyon/bad/delta_cut.bin"))
-	r := testenv.Closes(t, testenv.Must(reader.New(bytes.NewReader(b))))
+	r := testenv.Closes(t, testenv.Must(reader.Open("../../testdata/tachyon/bad/delta_cut.bin")))
 	testenv.Fails(t, "", testenv.Err(FromTachyon(r)), "truncated record")
 }
 
@@ -332,8 +326,7 @@ func TestHugeTimes(t *testing.T) {
 			}
 		}
 	})
-	p := testenv.Must(FromTachyon(r))
-	rep := testenv.Must(New(p, ReportOptions{}))
+	rep := testenv.Must(New(testenv.Must(FromTachyon(r)), ReportOptions{}))
 	testenv.FailIf(t, rep.Total != 1<<63-1 || rep.Rows[0].Self != rep.Total || rep.Rows[0].TotalCPU != rep.Total, "total %d, self %d", rep.Total, rep.Rows[0].Self)
 }
 

@@ -25,13 +25,11 @@ func TestFacts(t *testing.T) {
 		}
 		testenv.Same(t, "facts", len(f.list), len(want))
 		for id, n := range want {
-			if x := f.find(id); x == nil || x.weight != n {
-				t.Fatalf("goroutine %d has %+v, want %d", id, x, n)
-			}
+			x := f.find(id)
+			testenv.FailIf(t, x == nil || x.weight != n, "goroutine %d has %+v, want %d", id, x, n)
 		}
-		if id := ids.Draw(t, "other"); want[id] == 0 && f.find(id) != nil {
-			t.Fatalf("goroutine %d is known", id)
-		}
+		id := ids.Draw(t, "other")
+		testenv.FailIf(t, want[id] == 0 && f.find(id) != nil, "goroutine %d is known", id)
 	})
 }
 
@@ -74,9 +72,8 @@ func TestLabels(t *testing.T) {
 		keys := slices.Concat(slices.Collect(maps.Keys(set)), slices.Collect(maps.Keys(other)))
 		for _, k := range keys {
 			want, has := set[k]
-			if v, ok := l.Get(k); v != want || ok != has {
-				t.Fatalf("%q is %q, %v; want %q, %v", k, v, ok, want, has)
-			}
+			v, ok := l.Get(k)
+			testenv.FailIf(t, v != want || ok != has, "%q is %q, %v; want %q, %v", k, v, ok, want, has)
 		}
 	})
 }
@@ -139,18 +136,14 @@ func TestSeamsTrim(t *testing.T) {
 		}
 		s.add(&slot{id: i * 7, interpreter: uint32(i % 2), last: i}, its)
 	}
-	if s.trim(); s.used < maxSeams/2 || s.used > maxSeams || len(s.labels) > s.used {
-		t.Fatalf("%d threads and %d labels are left", s.used, len(s.labels))
-	}
+	s.trim()
+	testenv.FailIf(t, s.used < maxSeams/2 || s.used > maxSeams || len(s.labels) > s.used, "%d threads and %d labels are left", s.used, len(s.labels))
 	for i := uint64(0); i < n; i += 3 {
 		e := s.find(i*7, uint32(i%2))
 		testenv.Same(t, "thread of the other interpreter", s.find(i*7, uint32(i+1)%2), nil)
-		if recent := i >= n-maxSeams/2; (e != nil) != recent {
-			t.Fatalf("thread %d is known: %v, want %v", i, e != nil, recent)
-		}
-		if e != nil && (e.last != i || (s.carried(e) == labels) != (i%100 == 0)) {
-			t.Fatalf("thread %d has %+v", i, e)
-		}
+		recent := i >= n-maxSeams/2
+		testenv.FailIf(t, (e != nil) != recent, "thread %d is known: %v, want %v", i, e != nil, recent)
+		testenv.FailIf(t, e != nil && (e.last != i || (s.carried(e) == labels) != (i%100 == 0)), "thread %d has %+v", i, e)
 	}
 }
 

@@ -99,10 +99,8 @@ func TestSelect(t *testing.T) {
 			if len(files) == 2 && c.sel.Empty() {
 				want += second // not seen in each
 			}
-			if wall != want || cpu != c.cpu || src.Goroutines() != c.goroutines {
-				t.Errorf("%v of %d files: %v, %v on CPU, %d goroutines; want %v, %v, %d", &c.sel, len(files), wall, cpu, src.Goroutines(), want, c.cpu, c.goroutines)
-			}
-			testenv.Same(t, fmt.Sprintf("%v of %d files lasts", &c.sel, len(files)), src.Metadata().Session.Duration, c.end-c.start)
+			got := fmt.Sprint(wall, cpu, src.Goroutines(), src.Metadata().Session.Duration)
+			testenv.Same(t, fmt.Sprintf("%v of %d files: time, CPU time, goroutines, duration", &c.sel, len(files)), got, fmt.Sprint(want, c.cpu, c.goroutines, c.end-c.start))
 		}
 	}
 }
@@ -123,10 +121,8 @@ func TestSelectErrors(t *testing.T) {
 // With Unselected, the other samples of the selected time are yielded too, but do not count.
 func TestUnselected(t *testing.T) {
 	since := testenv.Must(stream.ParseMoment("4s"))
-	src, err := stream.New([]stream.File{plant(t, 1, 0, 8, true)}, stream.Options{
-		Unselected: true, Select: &stream.Selection{States: []string{"running"}, Since: since},
-	})
-	testenv.OK(t, err)
+	sel := stream.Selection{States: []string{"running"}, Since: since}
+	src := testenv.Must(stream.New([]stream.File{plant(t, 1, 0, 8, true)}, stream.Options{Unselected: true, Select: &sel}))
 	var wall [2]time.Duration
 	for s := range testenv.All(t, src.Samples()) {
 		if s.Unselected {
@@ -154,9 +150,8 @@ func TestSelectThrottled(t *testing.T) {
 	} {
 		sel := stream.Selection{Since: testenv.Must(stream.ParseMoment(c.since)), Until: testenv.Must(stream.ParseMoment(c.until))}
 		src := testenv.Must(stream.New([]stream.File{plant(t, 1, 0, 4, true), plant(t, 2, 4, 8, true)}, stream.Options{Select: &sel}))
-		if s := src.Metadata().Session; s.Throttled != c.throttled || s.ThrottledPeriods != int64(c.throttled/time.Millisecond) || s.ThrottledOf != c.of {
-			t.Errorf("%q to %q: %v in %d periods of %v, want %v of %v", c.since, c.until, s.Throttled, s.ThrottledPeriods, s.ThrottledOf, c.throttled, c.of)
-		}
+		s := src.Metadata().Session
+		testenv.Same(t, c.since+" to "+c.until, fmt.Sprint(s.Throttled, s.ThrottledPeriods, s.ThrottledOf), fmt.Sprint(c.throttled, c.throttled.Milliseconds(), c.of))
 	}
 }
 

@@ -21,20 +21,15 @@ import (
 
 func TestStatistics(t *testing.T) {
 	one, two, nan := 1.0, 2.0, math.NaN()
-	for _, s := range []tachyon.Statistics{
-		{Duration: 1.5, Rate: 999},
-		{Duration: 1.5, Rate: 999, ErrorRate: &one},
-		{Duration: 1.5, Rate: 999, Missed: &two},
-		{Duration: 1.5, Rate: 999, ErrorRate: &one, Missed: &two},
-	} {
+	for _, with := range [][2]*float64{{}, {&one}, {nil, &two}, {&one, &two}} {
+		s := tachyon.Statistics{Duration: 1.5, Rate: 999, ErrorRate: with[0], Missed: with[1]}
 		b := testenv.Must(EncodeStatistics(&s))
 		got, size, _, err := DecodeStatistics(append([]byte("frames"), b...), binary.LittleEndian)
 		testenv.FailIf(t, err != nil || size != len(b), "%d of %d bytes, %v", size, len(b), err)
 		testenv.NoDiff(t, "", cmp.Diff(&s, got))
 		binary.LittleEndian.PutUint64(b[8:], math.Float64bits(nan))
-		if _, _, before, err := DecodeStatistics(b, binary.LittleEndian); err == nil || before != len(b)-8 {
-			t.Errorf("a rate that is no number: %v, %d bytes before the end", err, before)
-		}
+		_, _, before, err := DecodeStatistics(b, binary.LittleEndian)
+		testenv.FailIf(t, err == nil || before != len(b)-8, "a rate that is no number: %v, %d bytes before the end", err, before)
 	}
 	old := "\x00\x00\x00\x00\x00\x00\xf0\x3f\x00\x00\x00\x00\x00\x00\x00\x40TACHSTAT\x01\x00\x00\x00\x20\x00\x00\x00"
 	for _, c := range []struct {
@@ -54,9 +49,8 @@ func TestStatistics(t *testing.T) {
 		{old[:8] + old[:6] + "\xf0\x7f" + old[16:], nil, 0, 24, true},
 	} {
 		got, size, before, err := DecodeStatistics([]byte(c.b), binary.LittleEndian)
-		if d := cmp.Diff(c.want, got); d != "" || size != c.size || before != c.before || (err != nil) != c.fails {
-			t.Errorf("% x: %+v, %d, %d, %v", c.b, got, size, before, err)
-		}
+		d := cmp.Diff(c.want, got)
+		testenv.FailIf(t, d != "" || size != c.size || before != c.before || (err != nil) != c.fails, "% x: %+v, %d, %d, %v", c.b, got, size, before, err)
 	}
 	testenv.Fails(t, "NaN", testenv.Err(EncodeStatistics(&tachyon.Statistics{Missed: &nan})), "the statistics hold NaN")
 	testenv.Same(t, "no statistics", len(testenv.Must(EncodeStatistics(nil))), 0)
@@ -91,16 +85,15 @@ func TestTail(t *testing.T) {
 		tail.Checksum(7, &section, 5)
 		tail.Frames([]byte("frame"), 1)
 		tail.Records([]byte("records"))
-		_, err := tail.End(nil)
-		if at := offset + int64(bytes.Index(b.Bytes(), []byte("framerecords"))) + 5; section.Offset != at || !strings.Contains(b.String(), fmt.Sprintf(`"version":1,"offset":%d,"length":7,`, at)) || err != nil {
-			t.Errorf("the section is at %d, want %d; %v", section.Offset, at, err)
-		}
+		testenv.OK(t, testenv.Err(tail.End(nil)))
+		at := offset + int64(strings.Index(b.String(), "framerecords")) + 5
+		testenv.Same(t, "the section's place", section.Offset, at)
+		testenv.Has(t, "the tail", b.String(), fmt.Sprintf(`"version":1,"offset":%d,"length":7,`, at))
 	}
 	// A tail without frames has an empty frame table.
 	h := tachyon.Header{}
-	if _, err := NewTail(io.Discard, &h, 100).End(nil); err != nil || h.FrameOffset != 100 || h.StringOffset != 100 {
-		t.Errorf("%+v, %v", h, err)
-	}
+	_, err := NewTail(io.Discard, &h, 100).End(nil)
+	testenv.FailIf(t, err != nil || h.FrameOffset != 100 || h.StringOffset != 100, "%+v, %v", h, err)
 }
 
 // The bytes of EndRegion complete a region, and RawFrame's frames contain the given records.
@@ -252,15 +245,12 @@ func TestKinds(t *testing.T) {
 	stop := errors.New("stop")
 	for want, decode := range map[string]func([]byte, func([]byte) error) (int, error){`{"p":1}{"p":2}`: DecodeProgress, `{"o":1}{"o":2}`: DecodeObjects} {
 		got := ""
-		if at, err := decode(b, func(json []byte) error { got += string(json); return nil }); got != want || err != nil {
-			t.Errorf("%s, want %s; %d, %v", got, want, at, err)
-		}
-		if at, err := decode(b[last:], func([]byte) error { return stop }); err != stop || at != strings.Index(string(b[last:]), want[len(want)/2:])-2 {
-			t.Errorf("%s: stopped at %d, %v", want, at, err)
-		}
-		if at, err := decode(b[:len(b)-1], func([]byte) error { return nil }); err == nil || at != len(b)-9 {
-			t.Errorf("%s: a truncated record at %d, %v", want, at, err)
-		}
+		at, err := decode(b, func(json []byte) error { got += string(json); return nil })
+		testenv.FailIf(t, got != want || err != nil, "%s, want %s; %d, %v", got, want, at, err)
+		at, err = decode(b[last:], func([]byte) error { return stop })
+		testenv.FailIf(t, err != stop || at != strings.Index(string(b[last:]), want[len(want)/2:])-2, "%s: stopped at %d, %v", want, at, err)
+		at, err = decode(b[:len(b)-1], func([]byte) error { return nil })
+		testenv.FailIf(t, err == nil || at != len(b)-9, "%s: a truncated record at %d, %v", want, at, err)
 	}
 	var got []string
 	at, err := DecodeRecords(b, func(r Record) error {
@@ -272,9 +262,8 @@ func TestKinds(t *testing.T) {
 	if want := []string{`{"p":1}false`, "true", `{"o":1}false`, `{"p":2}false`}; !slices.Equal(got, want) || err != stop || at != last {
 		t.Errorf("records %q, want %q; stopped at %d, %v", got, want, at, err)
 	}
-	if at, err := DecodeWeights(b, func(uint64, uint64) error { return stop }); err != stop || at != 9+3 {
-		t.Errorf("weights: stopped at %d, %v", at, err)
-	}
+	at, err = DecodeWeights(b, func(uint64, uint64) error { return stop })
+	testenv.FailIf(t, err != stop || at != 9+3, "weights: stopped at %d, %v", at, err)
 }
 
 // No label set is too large: what does not fit is cut off or goes into another record.
@@ -302,9 +291,7 @@ func TestLargeRecords(t *testing.T) {
 	}
 	testenv.FailIf(t, got.Last != 9000 || got.First != 2 || len(got.Labels) != 101 || got.CreatedBy != huge[:maxText], "%d to %d, %d spans", got.First, got.Last, len(got.Labels))
 	for i, span := range got.Labels[:100] {
-		if span.From != uint64(i) || span.Labels["n"] != "v" || span.Labels["k"] != huge[:maxText] {
-			t.Fatalf("span %d is from %d, with %d bytes", i, span.From, len(span.Labels["k"]))
-		}
+		testenv.FailIf(t, span.From != uint64(i) || span.Labels["n"] != "v" || span.Labels["k"] != huge[:maxText], "span %d is from %d, with %d bytes", i, span.From, len(span.Labels["k"]))
 	}
 	testenv.Within(t, "labels of 64 KB in a record", len(got.Labels[100].Labels), 10, 20)
 	for at := 0; at < len(b); {
@@ -367,9 +354,8 @@ func TestStopRecords(t *testing.T) {
 		b = e.AppendGoroutine(b, &tachyon.Goroutine{ID: 4, CreatedBy: "f"})
 		check := func(got *tachyon.Stops) { testenv.NoDiff(t, "stops", cmp.Diff(&s, got, cmp.EquateEmpty())) }
 		n := 0
-		if _, err := DecodeStops(b, func(got *tachyon.Stops) error { n++; check(got); return nil }); err != nil || n != 1 {
-			t.Fatalf("%d records, %v", n, err)
-		}
+		_, err := DecodeStops(b, func(got *tachyon.Stops) error { n++; check(got); return nil })
+		testenv.FailIf(t, err != nil || n != 1, "%d records, %v", n, err)
 		var goroutines []uint64
 		if _, err := DecodeRecords(b, func(r Record) error {
 			if r.Stops != nil {
@@ -391,18 +377,16 @@ func TestStopRecords(t *testing.T) {
 	}
 	var e RecordEncoder
 	var sizes []int
-	if _, err := DecodeStops(e.AppendStops(nil, &many), func(s *tachyon.Stops) error { sizes = append(sizes, len(s.List)); return nil }); err != nil || !slices.Equal(sizes, []int{maxStops, 1}) {
-		t.Errorf("many are in records of %v, %v", sizes, err)
-	}
+	_, err := DecodeStops(e.AppendStops(nil, &many), func(s *tachyon.Stops) error { sizes = append(sizes, len(s.List)); return nil })
+	testenv.FailIf(t, err != nil || !slices.Equal(sizes, []int{maxStops, 1}), "many are in records of %v, %v", sizes, err)
 	for _, bad := range []tachyon.Stops{
 		{Until: tachyon.MaxTime + 1},
 		{List: []tachyon.GoroutineStops{{ID: 5, N: tachyon.MaxTime + 1}}},
 		{List: []tachyon.GoroutineStops{{ID: 5, N: 1}, {ID: 5, N: 1}}},
 		{List: []tachyon.GoroutineStops{{ID: 5, N: 1}, {ID: 4, N: 1}}},
 	} {
-		if at, err := DecodeStops(e.AppendStops(nil, &bad), func(*tachyon.Stops) error { return nil }); err == nil || at != 0 || !strings.Contains(err.Error(), "stops") {
-			t.Errorf("%+v: at %d, %v", bad, at, err)
-		}
+		at, err := DecodeStops(e.AppendStops(nil, &bad), func(*tachyon.Stops) error { return nil })
+		testenv.FailIf(t, err == nil || at != 0 || !strings.Contains(err.Error(), "stops"), "%+v: at %d, %v", bad, at, err)
 	}
 	claims := appendRecord(nil, recordStops, []byte{1, 200, 200, 3, 1, 1})
 	testenv.Fails(t, "more goroutines than bytes", testenv.Err(DecodeStops(claims, func(*tachyon.Stops) error { return nil })), "do not fit")

@@ -201,9 +201,7 @@ func TestDiffOfSessions(t *testing.T) {
 	after, s := open("after")
 	testenv.Same(t, "two runs of one program", fmt.Sprint(significant(diff(t, before, again, Options{}))), "[]")
 	for _, r := range diff(t, after, before, Options{Per: "share", By: "total"}).Rows {
-		if r.Name == "main.plantedRetry" && (!r.Significant || r.B != 0 || math.Abs(r.A*6/1.5-1) > 0.1) {
-			t.Errorf("the other way round, by share of 6 goroutines: %+v", r)
-		}
+		testenv.FailIf(t, r.Name == "main.plantedRetry" && (!r.Significant || r.B != 0 || math.Abs(r.A*6/1.5-1) > 0.1), "the other way round, by share of 6 goroutines: %+v", r)
 	}
 	d := diff(t, before, after, Options{})
 	rows, text := map[string]Row{}, &bytes.Buffer{}
@@ -215,9 +213,8 @@ func TestDiffOfSessions(t *testing.T) {
 	work := rows["main.plantedWork"]
 	testenv.FailIf(t, work.A != 0 || !work.Significant || math.Abs(work.Delta-0.02) > 0.005, "the 2 %% are %+v", work)
 	want := float64(s.Truth.Waited) / float64(d.Length[1].Microseconds())
-	if retry := rows["[sleep] main.plantedRetry"]; retry.A != 0 || !retry.Significant || math.Abs(retry.Delta-want) > want/50 {
-		t.Errorf("the wait is %+v, the log says %.3f more", retry, want)
-	}
+	retry := rows["[sleep] main.plantedRetry"]
+	testenv.FailIf(t, retry.A != 0 || !retry.Significant || math.Abs(retry.Delta-want) > want/50, "the wait is %+v, the log says %.3f more", retry, want)
 }
 
 // load records 20 s of a server with 4 connections. Between two requests a client waits for pause on average, in
@@ -272,9 +269,7 @@ func TestDiffPerRequest(t *testing.T) {
 	c, _ := load(t, 3, 15_000, 1000)
 	d = diff(t, b, c, Options{Per: "request"})
 	i := slices.IndexFunc(d.Rows, func(r Row) bool { return r.Name == "[sleep] main.retry" })
-	if i < 0 || !d.Rows[i].Significant || d.Rows[i].Low > 1e6 || d.Rows[i].High < 0.95e6 || d.Rows[i].A != 0 {
-		t.Errorf("1 ms more for each request: %+v", d.Rows)
-	}
+	testenv.FailIf(t, i < 0 || !d.Rows[i].Significant || d.Rows[i].Low > 1e6 || d.Rows[i].High < 0.95e6 || d.Rows[i].A != 0, "1 ms more for each request: %+v", d.Rows)
 	testenv.Fails(t, "without requests", testenv.Err(Find([]*analyze.Samples{a}, []*analyze.Samples{analyzetest.Record(t).Close()}, Options{Per: "request"})), "no samples")
 }
 
@@ -414,9 +409,7 @@ func TestDiffSimulated(t *testing.T) {
 			}
 			first, different := "", 0
 			for _, r := range s.result() {
-				if r.Tested && r.Significant != (r.Low > 0 || r.High < 0) || r.Significant != (r.P < 0.05) || r.Low > r.Delta || r.Delta > r.High {
-					t.Errorf("%+v", r)
-				}
+				testenv.FailIf(t, r.Tested && r.Significant != (r.Low > 0 || r.High < 0) || r.Significant != (r.P < 0.05) || r.Low > r.Delta || r.Delta > r.High, "%+v", r)
 				if r.Significant && r.Level != LevelWhole {
 					if different++; different == 1 {
 						first = r.Name

@@ -78,9 +78,7 @@ func TestCauses(t *testing.T) {
 			for _, e := range x.Evidence {
 				fmt.Fprintf(&all, "\t\t%s\n", e)
 			}
-			if !slices.Contains(Kinds, x.Kind) || !strings.HasPrefix(x.Command, "gotach ") || !strings.Contains(x.Command, name+".tach") || len(x.Evidence) > 5 {
-				t.Errorf("%s: %+v", name, x)
-			}
+			testenv.FailIf(t, !slices.Contains(Kinds, x.Kind) || !strings.HasPrefix(x.Command, "gotach ") || !strings.Contains(x.Command, name+".tach") || len(x.Evidence) > 5, "%s: %+v", name, x)
 		}
 	}
 	for _, c := range analyzetest.Causes(t, "../../..") {
@@ -123,9 +121,8 @@ func TestSerial(t *testing.T) {
 			}
 		}
 		list := slices.DeleteFunc(foundIn(r, tachyon.Session{GOMAXPROCS: 4}), func(x Finding) bool { return x.Kind != Serial })
-		if testenv.Same(t, name, kinds(list), c.want); len(list) > 0 && list[0].Cost < 2900*time.Millisecond {
-			t.Errorf("%s: %+v", name, list)
-		}
+		testenv.Same(t, name, kinds(list), c.want)
+		testenv.FailIf(t, len(list) > 0 && list[0].Cost < 2900*time.Millisecond, "%s: %+v", name, list)
 	}
 }
 
@@ -451,9 +448,7 @@ func TestChattyItself(t *testing.T) {
 func TestQuotaOfPart(t *testing.T) {
 	f := testenv.Closes(t, testenv.Must(reader.Open("testdata/causes/cpu-quota.tach")))
 	list := foundBy(f, &stream.Selection{Since: testenv.Must(stream.ParseMoment("1s"))}, "x.tach", nil)
-	if len(list) == 0 || list[0].Kind != Quota || list[0].Sure != Inferred || !strings.Contains(list[0].Text, "That is of the whole recording") {
-		t.Errorf("%+v", list)
-	}
+	testenv.FailIf(t, len(list) == 0 || list[0].Kind != Quota || list[0].Sure != Inferred || !strings.Contains(list[0].Text, "That is of the whole recording"), "%+v", list)
 }
 
 // Requests that wait at two places while another goroutine waits for the disk have one finding.
@@ -468,7 +463,6 @@ func TestSyncedForTwo(t *testing.T) {
 	}
 	r.Every(10_000, 10_000, 4_000_000, 500, 0, analyzetest.Wait("syscall"), analyzetest.Place("os.(*File).Sync", 1), analyzetest.Place("main.flush", 9), analyzetest.Place("main.work", 7))
 	list := foundIn(r, tachyon.Session{GOMAXPROCS: 4})
-	if testenv.Same(t, "findings", kinds(list), Fsync+" main.put"); !slices.ContainsFunc(list[0].Evidence, func(e string) bool { return strings.Contains(e, "main.remove") }) {
-		t.Errorf("%+v", list)
-	}
+	testenv.Same(t, "findings", kinds(list), Fsync+" main.put")
+	testenv.FailIf(t, !slices.ContainsFunc(list[0].Evidence, func(e string) bool { return strings.Contains(e, "main.remove") }), "%+v", list)
 }

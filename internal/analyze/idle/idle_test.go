@@ -1,7 +1,9 @@
 package idle
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -222,9 +224,8 @@ func TestIdleOfPart(t *testing.T) {
 			sel.States = []string{c.state}
 		}
 		idle, work, rest := idleOf(t, r.Selected(sel), false)
-		if (idle["main.loop"] > 0) != c.idle || (rest > 0) != c.rests {
-			t.Errorf("%d with status %#x, selected state %q: %v ms idle, %v not, %d at rest", c.members, c.bit, c.state, idle, work, rest)
-		}
+		what := fmt.Sprintf("%d with status %#x, selected state %q, %v ms idle, %v not, %d at rest: idle, rests", c.members, c.bit, c.state, idle, work, rest)
+		testenv.Same(t, what, [2]bool{idle["main.loop"] > 0, rest > 0}, [2]bool{c.idle, c.rests})
 	}
 }
 
@@ -330,33 +331,15 @@ func TestRestOfWindow(t *testing.T) {
 
 // A loop that waits in a select to send is not idle: whoever receives is slow. Without the source text it is as any other select.
 func TestSelectSends(t *testing.T) {
-	const text = `package main
-
-func produce() {
-	for {
-		select {
-		case events <- next():
-		case <-done:
-		}
-	}
-}
-
-func watch() {
-	for {
-		select {
-		case e := <-events:
-		case <-done:
-		}
-	}
-}
-`
-	read := func(string) *source.File { return &source.File{Text: []byte(text)} }
+	text := testenv.Must(os.ReadFile("testdata/selects.go"))
+	read := func(string) *source.File { return &source.File{Text: text} }
 	for _, c := range []struct {
 		function string
 		read     func(string) *source.File
 		idle     bool
 	}{{"main.produce", read, false}, {"main.watch", read, true}, {"main.produce", nil, true}} {
-		line := 3 + strings.Count(text[:strings.Index(text, strings.TrimPrefix(c.function, "main."))], "\n")
+		before, _, _ := bytes.Cut(text, []byte(strings.TrimPrefix(c.function, "main.")))
+		line := 3 + bytes.Count(before, []byte("\n"))
 		at := tachyon.Frame{File: "/home/u/app/main.go", Func: c.function, Line: int32(line)}
 		r := analyzetest.Record(t)
 		for g := uint64(1); g <= 2; g++ {
@@ -366,9 +349,7 @@ func watch() {
 			}
 		}
 		f := testenv.Must(Read(r.Labelled().Source, c.read))
-		if len(f.waits) == 0 && c.idle || len(f.waits) > 0 && f.Is(firstWait) != c.idle {
-			t.Errorf("%s, line %d, with text %v: idle %v", c.function, line, c.read != nil, !c.idle)
-		}
+		testenv.FailIf(t, len(f.waits) == 0 && c.idle || len(f.waits) > 0 && f.Is(firstWait) != c.idle, "%s, line %d, with text %v: idle %v", c.function, line, c.read != nil, !c.idle)
 	}
 }
 

@@ -81,9 +81,8 @@ func TestIdlePlaces(t *testing.T) {
 			}
 			idle, work, _ := idleOf(t, r.Labelled(), false)
 			for entry, want := range map[string]bool{"main.plain": true, "main.labels": p.always, "main.request": p.always, "main.other": p.call == "*", "main.runs": false, "main.lock": false, "main.send": false} {
-				if is := idle[entry] > 0; is != want || idle[entry]+work[entry] != 100 || is && work[entry] > 0 {
-					t.Errorf("%s: %d ms idle, %d ms not, want idle %v", entry, idle[entry], work[entry], want)
-				}
+				is := idle[entry] > 0
+				testenv.FailIf(t, is != want || idle[entry]+work[entry] != 100 || is && work[entry] > 0, "%s: %d ms idle, %d ms not, want idle %v", entry, idle[entry], work[entry], want)
 			}
 		})
 	}

@@ -70,10 +70,8 @@ func TestInstant(t *testing.T) {
 		// At the end the last samples count.
 		{"-0s", "1 sleep main.wait -5; 2 running main.b -5; 3 running main.c -8; 5 chan receive main.wait -2; 6 runnable main.wait -40"},
 	} {
-		r := moves(t)
-		s := analyzetest.SamplesOf(t, options, r.Finish(tachyon.Session{Source: "native", Markers: true, Duration: 200 * time.Millisecond}))
-		x := testenv.Must(Find(s, Options{At: at(t, c.at)}))
-		testenv.Same(t, fmt.Sprint("at ", c.at), instantText(x), c.want)
+		s := analyzetest.SamplesOf(t, options, moves(t).Finish(tachyon.Session{Source: "native", Markers: true, Duration: 200 * time.Millisecond}))
+		testenv.Same(t, fmt.Sprint("at ", c.at), instantText(testenv.Must(Find(s, Options{At: at(t, c.at)}))), c.want)
 	}
 }
 
@@ -119,7 +117,6 @@ func TestInstantBusiest(t *testing.T) {
 		r.Every(10_000, 7_500_000, 8_000_000, 1+id, analyzetest.Running, analyzetest.Place("main.serve", 2))
 	}
 	x := testenv.Must(FindBusiest(analyzetest.SamplesOf(t, stream.Options{Labels: true}, r.Finish(tachyon.Session{Source: "native", Markers: true})), Options{}))
-	if !x.Busiest || x.At < 5_010*time.Millisecond || x.At > 5_520*time.Millisecond || len(x.Goroutines) != 24 || x.Goroutines[3].State != "sync.Mutex.Lock" {
-		t.Errorf("at %v: %s", x.At, instantText(x))
-	}
+	testenv.Within(t, "the instant", x.At, 5_010*time.Millisecond, 5_520*time.Millisecond)
+	testenv.FailIf(t, !x.Busiest || len(x.Goroutines) != 24 || x.Goroutines[3].State != "sync.Mutex.Lock", "%s", instantText(x))
 }

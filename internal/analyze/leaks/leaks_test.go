@@ -126,9 +126,8 @@ func TestLeaks(t *testing.T) {
 	testenv.Within(t, "at least", g.Low, 40, g.PerMinute)
 	testenv.Same(t, "the age of the oldest", g.Oldest.Round(100*time.Millisecond), (time.Duration(leakSeconds*analyzetest.OneSecond-leaked[0]) * time.Microsecond).Round(100*time.Millisecond))
 	// Most of the waits at this place end, but some never do.
-	if g := find(l.Groups, "main.reply"); g == nil || !g.Suspect || g.RanAgain < 1000 || g.Unstuck > 0 {
-		t.Errorf("every hundredth wait leaks: %+v", g)
-	}
+	g = find(l.Groups, "main.reply")
+	testenv.FailIf(t, g == nil || !g.Suspect || g.RanAgain < 1000 || g.Unstuck > 0, "every hundredth wait leaks: %+v", g)
 	pool := find(l.Groups, "main.worker")
 	testenv.FailIf(t, pool == nil || math.Abs(pool.PerMinute-50) > 5 || pool.RanAgain < 10, "the pool is %+v", pool)
 	for _, g := range l.Groups {
@@ -220,9 +219,8 @@ func TestTheilSen(t *testing.T) {
 			line[i] = 1000
 		}
 	}
-	if slope, low := theilSen(line); math.Abs(slope-0.5) > 0.02 || low > slope || low < 0.3 {
-		t.Errorf("slope %v, at least %v", slope, low)
-	}
+	slope, low := theilSen(line)
+	testenv.FailIf(t, math.Abs(slope-0.5) > 0.02 || low > slope || low < 0.3, "slope %v, at least %v", slope, low)
 	rng := rand.New(rand.NewPCG(3, 4))
 	grows := 0
 	for range 200 {
@@ -242,10 +240,9 @@ func TestTheilSen(t *testing.T) {
 			step[i] = 10
 		}
 	}
-	if _, low := theilSen(step); low > 0 {
-		t.Errorf("a step grows by at least %v", low)
-	}
-	slope, low := theilSen([]float64{1, 2, 3})
+	_, low = theilSen(step)
+	testenv.FailIf(t, low > 0, "a step grows by at least %v", low)
+	slope, low = theilSen([]float64{1, 2, 3})
 	testenv.Same(t, "of three values", [2]float64{slope, low}, [2]float64{})
 }
 
@@ -293,9 +290,7 @@ func TestLeaksOfSession(t *testing.T) {
 		leaked := cmp.Or(s.Truth.Leaked, len(s.Truth.Requests))
 		for i, g := range testenv.Must(Find(s.Samples(t))).Groups {
 			testenv.FailIf(t, g.Suspect != (i == 0) || g.Suspect != (g.Function == function), "%s: group %d is %+v", name, i, g)
-			if i == 0 && (g.RanAgain != 0 || g.Reason != "chan receive" || g.End > leaked || g.End < leaked-4) {
-				t.Errorf("%s: %d goroutines leak: %+v", name, leaked, g)
-			}
+			testenv.FailIf(t, i == 0 && (g.RanAgain != 0 || g.Reason != "chan receive" || g.End > leaked || g.End < leaked-4), "%s: %d goroutines leak: %+v", name, leaked, g)
 		}
 	}
 }
@@ -305,9 +300,7 @@ func TestSelectLeaks(t *testing.T) {
 	s, _ := leakSession(t, analyzetest.Selection(t, stream.Selection{States: []string{"chan receive"}}, "", ""))
 	l := testenv.Must(Find(s))
 	leak, pool := find(l.Groups, "main.serve.func1"), find(l.Groups, "main.worker")
-	if leak == nil || !leak.Suspect || pool == nil || pool.Suspect || pool.RanAgain == 0 || find(l.Groups, "main.reply") != nil {
-		t.Errorf("%+v, %+v", leak, pool)
-	}
+	testenv.FailIf(t, leak == nil || !leak.Suspect || pool == nil || pool.Suspect || pool.RanAgain == 0 || find(l.Groups, "main.reply") != nil, "%+v, %+v", leak, pool)
 }
 
 // What the runtime has proved comes first, also if it does not grow.

@@ -141,9 +141,8 @@ func TestHolderInTwoFiles(t *testing.T) {
 		}))
 	}
 	l := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{Objects: true}, files...), Options{Source: readHolderText}))
-	if h := l.Locks[0].Holder; len(l.Locks) != 1 || h.Seen < 12*time.Millisecond || h.Inferred != 0 {
-		t.Errorf("%+v", h)
-	}
+	h := l.Locks[0].Holder
+	testenv.FailIf(t, len(l.Locks) != 1 || h.Seen < 12*time.Millisecond || h.Inferred != 0, "%+v", h)
 }
 
 // Windows of a few stretches show nearly the same as one of all.
@@ -219,9 +218,8 @@ func TestSelectLocks(t *testing.T) {
 	checkHolder(t, l, 1, 10, 0, 0, "sleep")
 	x := l.Locks[0]
 	testenv.Same(t, "waits", fmt.Sprint(x.Waited, x.Waits, x.Goroutines), "10ms 1 1")
-	w, err := FindWaits(analyzetest.SamplesOf(t, analyzetest.Selection(t, stream.Selection{States: []string{"sync.Mutex.Lock"}}, "10ms", ""), f),
-		WaitOptions{Goroutine: 3, Options: Options{Source: readHolderText}})
-	testenv.OK(t, err)
+	waiting := analyzetest.SamplesOf(t, analyzetest.Selection(t, stream.Selection{States: []string{"sync.Mutex.Lock"}}, "10ms", ""), f)
+	w := testenv.Must(FindWaits(waiting, WaitOptions{Goroutine: 3, Options: Options{Source: readHolderText}}))
 	// At 10 ms nobody was seen waiting before.
 	checkChain(t, w, 5, "sync.Mutex.Lock (*cache).get", "holds sleep (*cache).work")
 	testenv.Same(t, "time and duration", fmt.Sprint(w.Time, w.Duration), "5ms 5ms")

@@ -15,14 +15,7 @@ import (
 )
 
 // lockSource is the text of the functions that wait in these tests.
-const lockSource = `package main
-
-func (c *cache) get() {
-	c.mu.Lock()
-	<-c.jobs
-	group.Wait()
-}
-`
+const lockSource = "package main\n\nfunc (c *cache) get() {\n\tc.mu.Lock()\n\t<-c.jobs\n\tgroup.Wait()\n}\n"
 
 func readLockSource(name string) *source.File {
 	if name != "/home/u/app/main.(*cache).get.go" {
@@ -200,9 +193,8 @@ func TestLockGroups(t *testing.T) {
 	for i := range g.Locks {
 		x := &g.Locks[i]
 		sum += x.Waited
-		if h := x.Holder; h != nil && h.Seen+h.Inferred+h.Unknown != x.Waited {
-			t.Errorf("%s waited %v: %+v", x.Name, x.Waited, h)
-		}
+		h := x.Holder
+		testenv.FailIf(t, h != nil && h.Seen+h.Inferred+h.Unknown != x.Waited, "%s waited %v: %+v", x.Name, x.Waited, h)
 	}
 	testenv.Same(t, "time in groups", [2]time.Duration{sum, g.Waited}, [2]time.Duration{waited, l.Waited})
 	testenv.Same(t, "groups", text(g), `

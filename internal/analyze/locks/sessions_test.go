@@ -84,9 +84,8 @@ func compareHolders(t testing.TB, s *analyzetest.Session, o Options) (out holder
 	}
 	testenv.OK(t, cmp.Or(l.read(), l.holders()))
 	for _, x := range l.result().Locks {
-		if h := x.Holder; h != nil && h.Seen+h.Inferred+h.Unknown != x.Waited {
-			t.Errorf("%s waited %v: seen %v, inferred %v, unknown %v", x.Name, x.Waited, h.Seen, h.Inferred, h.Unknown)
-		}
+		h := x.Holder
+		testenv.FailIf(t, h != nil && h.Seen+h.Inferred+h.Unknown != x.Waited, "%s waited %v: %+v", x.Name, x.Waited, h)
 		if x.Waited > most.Waited && x.IsLock() != o.Channels && x.Holder != nil {
 			most = x
 		}

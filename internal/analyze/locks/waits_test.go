@@ -38,9 +38,7 @@ func checkChain(t *testing.T, w *Waits, ms int, want ...string) *WaitNode {
 			t.Fatalf("nothing after %d nodes, want %s: %+v", i, text, w)
 		}
 		n = &list[0]
-		if got := strings.TrimSpace(n.Role + " " + n.State + " " + strings.TrimPrefix(n.Func, "main.")); got != text {
-			t.Fatalf("node %d is %q, want %q: %+v", i, got, text, w)
-		}
+		testenv.Same(t, fmt.Sprintf("node %d of %+v", i, w), strings.TrimSpace(n.Role+" "+n.State+" "+strings.TrimPrefix(n.Func, "main.")), text)
 		list = n.Next
 	}
 	testenv.Same(t, want[len(want)-1], n.Time, time.Duration(ms)*time.Millisecond)
@@ -50,9 +48,8 @@ func checkChain(t *testing.T, w *Waits, ms int, want ...string) *WaitNode {
 // checkUnknown is checkChain of a last node whose cause is unknown for all of the time.
 func checkUnknown(t *testing.T, w *Waits, ms int, want ...string) {
 	t.Helper()
-	if n := checkChain(t, w, ms, want...); len(n.Next) != 0 || n.Unknown != n.Time {
-		t.Errorf("it has a cause: %+v", n)
-	}
+	n := checkChain(t, w, ms, want...)
+	testenv.FailIf(t, len(n.Next) != 0 || n.Unknown != n.Time, "it has a cause: %+v", n)
 }
 
 // Who holds a lock and is in C is in the state that reports have for it, blocked or on a core.
@@ -125,44 +122,36 @@ func TestWaitsOfGroup(t *testing.T) {
 	}
 }
 
-// A goroutine waits for the answer of one that it has started.
+// A goroutine waits for the answer of one that it has started. A child that ended earlier is no cause, nor is one that ends after the wait,
+// because its parent does, one that waits for a channel when it ends, or one that another function has started.
 func TestWaitsOfAnswer(t *testing.T) {
-	s := stepper{Recording: analyzetest.Record(t)}
-	s.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, CreatedBy: "main.ask", FirstWeight: 1000})
-	ask := did{1, 0, []tachyon.Frame{{Func: "[select]"}, in("ask", 400)}}
-	s.ticks(10, ask, sleeps(2, in("answer", 410)))
-	s.ticks(5, did{1, analyzetest.Running, []tachyon.Frame{in("ask", 401)}})
-	checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select ask", "child sleep answer")
-
-	s = stepper{Recording: analyzetest.Record(t)}
-	s.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, CreatedBy: "main.ask", FirstWeight: 1000})
-	s.ticks(10, ask, sleeps(2, in("answer", 410)))
-	s.ticks(10, ask)
-	s.ticks(10, did{1, analyzetest.Running, []tachyon.Frame{in("ask", 401)}})
-	checkUnknown(t, s.waits(WaitOptions{Goroutine: 1}), 20, "select ask") // the other goroutine ended earlier
-}
-
-// A child that ends after the wait, because its parent does, is no cause, and neither is one that waits for a channel when it ends, or one
-// that another function has started.
-func TestWaitsOfChildrenThatEndToo(t *testing.T) {
 	ask := did{1, 0, []tachyon.Frame{{Func: "[select]"}, in("ask", 400)}}
 	goesOn := did{1, analyzetest.Running, []tachyon.Frame{in("ask", 401)}}
 	for _, test := range []struct {
 		name, by string
 		child    did
+		after    int // ticks that the wait lasts longer than the child
 		later    int // ticks that the child lives longer than the wait
+		known    bool
 	}{
-		{"lives on", "main.ask", sleeps(2, in("answer", 410)), 5},
-		{"waits for the end of its parent", "main.ask", did{2, 0, []tachyon.Frame{{Func: "[chan receive]"}, in("watch", 420)}}, 0},
-		{"is of another function", "main.serve", sleeps(2, in("backgroundRead", 430)), 0},
+		{"answers", "main.ask", sleeps(2, in("answer", 410)), 0, 0, true},
+		{"ended earlier", "main.ask", sleeps(2, in("answer", 410)), 10, 0, false},
+		{"lives on", "main.ask", sleeps(2, in("answer", 410)), 0, 5, false},
+		{"waits for the end of its parent", "main.ask", did{2, 0, []tachyon.Frame{{Func: "[chan receive]"}, in("watch", 420)}}, 0, 0, false},
+		{"is of another function", "main.serve", sleeps(2, in("backgroundRead", 430)), 0, 0, false},
 	} {
 		s := stepper{Recording: analyzetest.Record(t)}
 		s.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, CreatedBy: test.by, FirstWeight: 1000})
 		s.ticks(10, ask, test.child)
+		s.ticks(test.after, ask)
 		s.ticks(test.later, goesOn, test.child)
 		s.ticks(5-test.later, goesOn)
 		t.Log("a child that " + test.name)
-		checkUnknown(t, s.waits(WaitOptions{Goroutine: 1}), 10, "select ask")
+		if w := s.waits(WaitOptions{Goroutine: 1}); test.known {
+			checkChain(t, w, 10, "select ask", "child sleep answer")
+		} else {
+			checkUnknown(t, w, 10+test.after, "select ask")
+		}
 	}
 }
 
@@ -349,9 +338,7 @@ func TestAliveChildren(t *testing.T) {
 				want = append(want, i)
 			}
 		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("at %d: %d live, want %d", at, got, want)
-		}
+		testenv.FailIf(t, !slices.Equal(got, want), "at %d: %d live, want %d", at, got, want)
 		most = max(most, len(got))
 	}
 	testenv.Within(t, "live at once", most, 1, 30)
@@ -371,9 +358,7 @@ func TestWaitsOfEqualCall(t *testing.T) {
 		s.ticks(10, list...)
 		s.ticks(5, did{1, analyzetest.Running, []tachyon.Frame{ask}})
 		n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10, "sync.WaitGroup.Wait (*shop).ask")
-		if n.Name != EqualCall || len(n.Next) != want || want == 1 && (n.Next[0].Goroutine != 2 || n.Next[0].Role != RoleHolds) {
-			t.Errorf("%d calls: %+v", calls, n)
-		}
+		testenv.FailIf(t, n.Name != EqualCall || len(n.Next) != want || want == 1 && (n.Next[0].Goroutine != 2 || n.Next[0].Role != RoleHolds), "%d calls: %+v", calls, n)
 	}
 }
 

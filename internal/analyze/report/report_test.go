@@ -26,8 +26,7 @@ import (
 
 // reportOf returns the rows of a report by name.
 func reportOf(t *testing.T, src *stream.Source, o Options, ro profile.ReportOptions) (*profile.Report, map[string]profile.Row) {
-	p := testenv.Must(NewProfile(src, o))
-	r := testenv.Must(profile.New(p, ro))
+	r := testenv.Must(profile.New(testenv.Must(NewProfile(src, o)), ro))
 	rows := map[string]profile.Row{}
 	for _, row := range r.Rows {
 		rows[row.Name] = row
@@ -134,9 +133,8 @@ func TestGroups(t *testing.T) {
 	} {
 		_, rows := reportOf(t, src, Options{Group: group}, profile.ReportOptions{By: profile.ByGroup})
 		testenv.Same(t, "by "+group, fmt.Sprint(selfs(rows)), fmt.Sprint(want))
-		if row := rows["main.start"]; group == ByEntry && (row.File != "/src/main.go" || row.Line != 12) {
-			t.Errorf("the place is %s:%d", row.File, row.Line)
-		}
+		row := rows["main.start"]
+		testenv.FailIf(t, group == ByEntry && (row.File != "/src/main.go" || row.Line != 12), "the place is %s:%d", row.File, row.Line)
 	}
 	// Waits for different objects are one row elsewhere.
 	_, rows := reportOf(t, src, Options{}, profile.ReportOptions{By: profile.ByLine})
@@ -262,9 +260,7 @@ func findings(t *testing.T, s *analyzetest.Session) string {
 	for _, o := range []Options{{Weight: "latency"}, {Weight: "cpu", Idle: true}} {
 		report, _ := reportOf(t, s.Samples(t).Source, o, profile.ReportOptions{Top: 6})
 		print("by "+o.Weight, report)
-		if o.Weight == "latency" && !analyzetest.Near(report.Total, report.Duration, 0.0001, report.Duration) {
-			t.Errorf("the latency is %v in all, the session lasted %v", report.Total, report.Duration)
-		}
+		testenv.FailIf(t, o.Weight == "latency" && !analyzetest.Near(report.Total, report.Duration, 0.0001, report.Duration), "a latency of %v in %v", report.Total, report.Duration)
 	}
 	survey := testenv.Must(NewSurvey(s.Samples(t).Source, Options{Series: true}, nil))
 	print("idle", survey.Profile.Idle)

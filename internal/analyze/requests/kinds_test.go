@@ -119,9 +119,7 @@ func TestRequestsBirths(t *testing.T) {
 		if out.Seen != 49 || out.Low < 50 || out.Low > c.low+50 || out.High < c.high-60 || out.High > c.high+20 || out.Count < out.Low || out.Count > out.High {
 			t.Errorf("others: %t: %+v, want from %d to %d", c.others, out.Number, c.low, c.high)
 		}
-		if !c.others && (out.P50 != 0 || out.P50Below != time.Millisecond || out.P99 < 2*time.Millisecond || out.P99 > 4*time.Millisecond) {
-			t.Errorf("%+v", out.Lengths)
-		}
+		testenv.FailIf(t, !c.others && (out.P50 != 0 || out.P50Below != time.Millisecond || out.P99 < 2*time.Millisecond || out.P99 > 4*time.Millisecond), "%+v", out.Lengths)
 		testenv.FailIf(t, c.others && (out.P90 != 0 || out.P90Below < 2*time.Millisecond), "%+v", out.Lengths)
 		testenv.Within(t, "a second", out.SlowPerSecond, 10, 30)
 		testenv.Within(t, "slow", out.SlowOver, 2*time.Millisecond, time.Second)
@@ -154,9 +152,7 @@ func TestRequestsStops(t *testing.T) {
 		}
 		f := r.Finish(tachyon.Session{Source: "native", Markers: true, Stops: c.stops > 0})
 		out := testenv.Must(Find(analyzetest.SamplesOf(t, stream.Options{}, f), Options{}))
-		if out.Seen != 49 || out.Low < c.low || out.Low > c.low+60 || out.High > c.high || out.High < c.high-60 {
-			t.Errorf("%d stops: %+v, want from %d to %d", c.stops, out.Number, c.low, c.high)
-		}
+		testenv.FailIf(t, out.Seen != 49 || out.Low < c.low || out.Low > c.low+60 || out.High > c.high || out.High < c.high-60, "%d stops: %+v, want from %d to %d", c.stops, out.Number, c.low, c.high)
 	}
 }
 
@@ -203,8 +199,7 @@ func TestSlowestNotJoined(t *testing.T) {
 		r.Goroutine(g)
 	}
 	r.Every(1000, at, at+50_000, 7, 0, connIdle...)
-	out := testenv.Must(Find(r.Close(), Options{}))
-	testenv.Within(t, "the slowest", out.Slowest[0].Time, time.Millisecond, 12*time.Millisecond)
+	testenv.Within(t, "the slowest", testenv.Must(Find(r.Close(), Options{})).Slowest[0].Time, time.Millisecond, 12*time.Millisecond)
 }
 
 // A handler that two short requests seem to have has no row: these are of another one, of which the only sample is of a function that it
@@ -353,15 +348,12 @@ func TestRequestsUnseen(t *testing.T) {
 		}
 		r.Add(7, at+analyzetest.OneSecond, 0, connIdle...)
 		out := testenv.Must(Find(r.Close(), Options{}))
-		if (out.High == 0) != c.atLeast || out.Seen != n || !analyzetest.Near(out.P50, c.p50, 1, time.Millisecond) {
-			t.Errorf("status %#x: %+v, p50 %v", c.status, out.Number, out.P50)
-		}
+		testenv.FailIf(t, (out.High == 0) != c.atLeast || out.Seen != n || !analyzetest.Near(out.P50, c.p50, 1, time.Millisecond), "status %#x: %+v, p50 %v", c.status, out.Number, out.P50)
 		// All but the first times between samples come after a request of that connection. The first sample after
 		// a request is at another place than the one before: nothing is known of that time.
 		more := out.Low - out.Seen
 		testenv.FailIf(t, c.atLeast && (more < (unseen-1)*(n-1) || more > unseen*n), "%d requests have no sample, want %d", more, (unseen-1)*(n-1))
-		if want := 5 * time.Millisecond; !analyzetest.Near(max(out.P99, out.P99Below), want, 1, time.Millisecond) || (out.P99 == 0) != c.atLeast {
-			t.Errorf("p99 %v, below %v, want %v", out.P99, out.P99Below, want)
-		}
+		want := 5 * time.Millisecond
+		testenv.FailIf(t, !analyzetest.Near(max(out.P99, out.P99Below), want, 1, time.Millisecond) || (out.P99 == 0) != c.atLeast, "p99 %v, below %v, want %v", out.P99, out.P99Below, want)
 	}
 }

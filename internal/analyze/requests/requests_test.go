@@ -150,9 +150,8 @@ func TestRequests(t *testing.T) {
 			testenv.Within(t, name+": "+p.what, p.got, want-max(2*time.Millisecond, want/20), want+max(2*time.Millisecond, want/20))
 		}
 		// Calls of less than a tick mostly have no sample.
-		if r.Count < len(log)-short-10 || r.Count > len(log)+10 || r.TooShort == 0 || r.TooShort > short {
-			t.Errorf("%s: %d requests, %d of them short; want %d, %d", name, r.Count, r.TooShort, len(log), short)
-		}
+		testenv.Within(t, name+": requests", r.Count, len(log)-short-10, len(log)+10)
+		testenv.Within(t, name+": short ones", r.TooShort, 1, short)
 		testenv.FailIf(t, name == "default" && r.Unfinished < 300 || r.Unfinished > 310, "%s: %d requests are not finished", name, r.Unfinished)
 		testenv.Same(t, name+": the first difference", fmt.Sprint(r.Difference[0].Name, r.Difference[0].State, r.Difference[0].Time.Round(4*time.Millisecond)), "main.backoffsleep40ms")
 		slow, median := r.Slow.States["sleep"], r.Median.States["sleep"]
@@ -187,85 +186,57 @@ func TestRequestsLabelOfBackground(t *testing.T) {
 	labels := map[string]string{"request": "a"}
 	r.Goroutine(tachyon.Goroutine{ID: 7, Labels: []tachyon.LabelSpan{{Labels: labels}, {From: 40_001, Labels: map[string]string{}}}})
 	r.Goroutine(tachyon.Goroutine{ID: 8, Labels: []tachyon.LabelSpan{{Labels: labels}}})
-	s := r.Labelled()
-	out := testenv.Must(Find(s, Options{Label: "request"}))
+	out := testenv.Must(Find(r.Labelled(), Options{Label: "request"}))
 	if out.Count != 1 || out.Max < 39*time.Millisecond || out.Max > 41*time.Millisecond || out.Idle < 980*time.Millisecond || out.Idle > 1000*time.Millisecond {
 		t.Errorf("%d requests, the longest took %v, idle %v", out.Count, out.Max, out.Idle)
 	}
 }
 
-// spender returns what adds time of goroutine 7, which serves a connection.
-func spender(r *analyzetest.Recording) func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
-	at := uint64(0)
-	return func(ms int, status tachyon.Status, frames ...tachyon.Frame) {
-		for range ms {
-			at += 1000
-			r.Add(7, at, status, append(frames, analyzetest.Place("net/http.conn.serve", 7))...)
-		}
-	}
-}
-
-// A row has the program's own line, and the function of the library that this calls; of a wait for a lock the text of the lock.
+// A row has the program's own line, and the function of the library that this calls; of a wait for a lock the text of the lock, and of
+// one for a far end its name: two of them are two rows, although they are at one line.
 func TestRequestsOwnLine(t *testing.T) {
 	r := analyzetest.Record(t)
-	serve := analyzetest.Place("net/http.serverHandler.ServeHTTP", 9)
+	serve, load := analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("main.load", 21)
 	library := func(function string) tachyon.Frame {
 		return tachyon.Frame{File: "/root/go/pkg/mod/example.org/db@v1.2.3/x.go", Func: "example.org/db." + function, Line: 8}
 	}
 	lock := tachyon.Frame{File: "/home/u/app/store.go", Func: "main.put", Line: 5}
-	spend := spender(r)
+	waits := func(number int32) tachyon.Frame { return tachyon.Frame{Func: "[IO wait]", Line: number} }
+	at := uint64(0)
+	spend := func(ms uint64, status tachyon.Status, frames ...tachyon.Frame) {
+		r.Every(1000, at+1000, at+1000*ms, 7, status, append(frames, analyzetest.Place("net/http.conn.serve", 7))...)
+		at += 1000 * ms
+	}
 	for i := range 100 {
-		spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3))
+		spend(5, 0, waits(4), analyzetest.Place("net/http.readRequest", 3))
 		spend(10, analyzetest.Running, analyzetest.Place("main.render", 40), serve)
 		if i%50 == 0 {
-			spend(40, 0, tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 3}, analyzetest.Place("sync.(*Mutex).Lock", 2), lock, serve)
-			spend(30, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("time.Sleep", 2), library("retry"), library("Get"), analyzetest.Place("main.load", 21), serve)
+			spend(70, 0, tachyon.Frame{Func: "[sync.Mutex.Lock]", Line: 1}, analyzetest.Place("sync.(*Mutex).Lock", 2), lock, serve)
+			spend(60, 0, waits(2), load, serve)
+			spend(50, 0, waits(3), load, serve)
+			spend(40, 0, waits(0), load, serve)
+			spend(30, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("time.Sleep", 2), library("retry"), library("Get"), load, serve)
 			spend(20, analyzetest.Running, analyzetest.Place("encoding/json.Marshal", 2), analyzetest.Place("main.render", 44), serve)
 		}
 	}
-	spend(5, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3))
+	spend(5, 0, waits(4), analyzetest.Place("net/http.readRequest", 3))
+	for i, name := range []string{"tcp 10.2.3.4:5432", "unix /run/db.sock", "tcp :8080 from 10.2.3.4"} {
+		r.Objects = append(r.Objects, tachyon.Object{Number: int32(2 + i), Kind: tachyon.ObjectConnection, Name: name})
+	}
 	const text = "package main\n\nfunc put(c *cache, n int) {\n\tn++\n\tc.mu.Lock()\n\tdefer c.mu.Unlock()\n}\n"
-	out := testenv.Must(Find(r.Close(), Options{Slowest: 0.02, Source: func(path string) *source.File {
+	out := testenv.Must(Find(r.Labelled(), Options{Slowest: 0.02, Source: func(path string) *source.File {
 		if path != lock.File {
 			return nil
 		}
 		return &source.File{Text: []byte(text)}
 	}}))
 	want := []Difference{
-		{Name: "main.put", File: lock.File, Line: 5, State: "sync.Mutex.Lock", Time: 40 * time.Millisecond, Object: "c.mu"},
-		{Name: "main.load", File: analyzetest.Place("main.load", 1).File, Line: 21, State: "sleep", Time: 30 * time.Millisecond, In: "example.org/db.retry"},
+		{Name: "main.put", File: lock.File, Line: 5, State: "sync.Mutex.Lock", Time: 70 * time.Millisecond, Object: "c.mu"},
+		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 60 * time.Millisecond, Peer: "tcp 10.2.3.4:5432"},
+		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 50 * time.Millisecond, Peer: "unix /run/db.sock"},
+		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 40 * time.Millisecond},
+		{Name: "main.load", File: load.File, Line: 21, State: "sleep", Time: 30 * time.Millisecond, In: "example.org/db.retry"},
 		{Name: "main.render", Line: 44, File: analyzetest.Place("main.render", 1).File, State: "running", Time: 20 * time.Millisecond, In: "encoding/json.Marshal"},
-	}
-	testenv.NoDiff(t, "", cmp.Diff(want, out.Difference))
-}
-
-// Slow requests' waits for two far ends are two rows, although they are at one line.
-func TestRequestsFarEnd(t *testing.T) {
-	r := analyzetest.Record(t)
-	spend := spender(r)
-	serve, load := analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("main.load", 21)
-	for i := range 100 {
-		spend(5, 0, tachyon.Frame{Func: "[IO wait]", Line: 3}, analyzetest.Place("net/http.readRequest", 3))
-		spend(10, analyzetest.Running, analyzetest.Place("main.render", 40), serve)
-		if i%50 == 0 {
-			spend(40, 0, tachyon.Frame{Func: "[IO wait]", Line: 1}, load, serve)
-			spend(30, 0, tachyon.Frame{Func: "[IO wait]", Line: 2}, load, serve)
-			spend(20, 0, tachyon.Frame{Func: "[IO wait]"}, load, serve)
-		}
-	}
-	spend(5, 0, tachyon.Frame{Func: "[IO wait]", Line: 3}, analyzetest.Place("net/http.readRequest", 3))
-	r.Objects = []tachyon.Object{
-		{Number: 1, Kind: tachyon.ObjectConnection, Name: "tcp 10.2.3.4:5432"},
-		{Number: 2, Kind: tachyon.ObjectConnection, Name: "unix /run/db.sock"},
-		{Number: 3, Kind: tachyon.ObjectConnection, Name: "tcp :8080 from 10.2.3.4"},
-	}
-	s := analyzetest.SamplesOf(t, stream.Options{Labels: true, Objects: true}, r.Finish(tachyon.Session{}))
-	out := testenv.Must(Find(s, Options{Slowest: 0.02}))
-	want := []Difference{
-		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 40 * time.Millisecond, Peer: "tcp 10.2.3.4:5432"},
-		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 30 * time.Millisecond, Peer: "unix /run/db.sock"},
-		{Name: "main.load", File: load.File, Line: 21, State: "IO wait", Time: 20 * time.Millisecond},
-		{Name: "main.render", File: analyzetest.Place("main.render", 40).File, Line: 40, State: "running"},
 	}
 	testenv.NoDiff(t, "", cmp.Diff(want, out.Difference))
 }

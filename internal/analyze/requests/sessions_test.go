@@ -19,13 +19,11 @@ import (
 func TestSelectRequests(t *testing.T) {
 	testenv.Again(t)
 	s, log, _ := serve(t)
-	f := s.Source
-	_, file := f.File()
+	_, file := s.Source.File()
 	find := func(sel stream.Selection, since, until string, o Options) *Requests {
 		t.Helper()
 		src := testenv.Must(stream.New([]stream.File{file}, analyzetest.Selection(t, sel, since, until)))
-		r := testenv.Must(Find(analyze.NewSamples("x", src), o))
-		return r
+		return testenv.Must(Find(analyze.NewSamples("x", src), o))
 	}
 	all := find(stream.Selection{}, "", "", Options{})
 	slow := 0
@@ -36,17 +34,16 @@ func TestSelectRequests(t *testing.T) {
 	}
 	sleeping := find(stream.Selection{States: []string{"sleep"}}, "", "", Options{})
 	testenv.Within(t, "requests that sleep", sleeping.Count, slow-1, slow+1)
-	if d := sleeping.Median; d.States["sleep"] < 38*time.Millisecond || d.States["running"] < time.Millisecond {
-		t.Errorf("those that sleep do %v", d.States)
-	}
+	d := sleeping.Median
+	testenv.FailIf(t, d.States["sleep"] < 38*time.Millisecond || d.States["running"] < time.Millisecond, "those that sleep do %v", d.States)
 	one := find(stream.Selection{Goroutines: []uint64{10}}, "", "", Options{})
 	testenv.Within(t, "requests of one goroutine of 8", 8*one.Count, all.Count/2, 2*all.Count)
 	// A label selects one request, and its values are requests.
 	label := stream.Selection{Labels: []stream.Label{{Key: "request", Value: "150"}}}
 	for what, o := range map[string]Options{"invocation": {}, "label": {Label: "request"}} {
-		if r := find(label, "", "", o); r.Count != 1 || r.Slowest[0].Labels["request"] != "150" || (r.Slowest[0].Time-analyze.Micros(log[150])).Abs() > 2*time.Millisecond {
-			t.Errorf("%s: %d requests, %+v", what, r.Count, r.Slowest)
-		}
+		r, took := find(label, "", "", o), analyze.Micros(log[150])
+		testenv.Same(t, what, fmt.Sprint(r.Count, r.Slowest[0].Labels["request"]), "1150")
+		testenv.Within(t, what, r.Slowest[0].Time, took-2*time.Millisecond, took+2*time.Millisecond)
 	}
 	half := find(stream.Selection{}, "5s", "15s", Options{})
 	testenv.Within(t, "requests in half of the time", half.Count, all.Count*9/20, all.Count*11/20)
@@ -110,15 +107,13 @@ func TestRequestsOfSessions(t *testing.T) {
 			testenv.FailIf(t, 10*max(r.Count-n, n-r.Count) > n || n < r.Low-1 || r.High > 0 && n > r.High+1, "%+v requests, the log has %d", r.Number, n)
 			// Requests follow at once. They are told apart, and so are calls of a function in them.
 			handler := Options{Func: regexp.MustCompile(`^main\.(serve|leakyServer)\.func2$`)}
-			if calls := testenv.Must(Find(s.Samples(t), handler)); calls.Lower != nil || 20*max(calls.Seen-r.Seen, r.Seen-calls.Seen) > r.Seen {
-				t.Errorf("%d calls of the handler, %d requests; %+v", calls.Seen, r.Seen, calls.Lower)
-			}
+			calls := testenv.Must(Find(s.Samples(t), handler))
+			testenv.FailIf(t, calls.Lower != nil || 20*max(calls.Seen-r.Seen, r.Seen-calls.Seen) > r.Seen, "%d calls of the handler, %d requests; %+v", calls.Seen, r.Seen, calls.Lower)
 			list := testenv.Must(readFinder(s.Samples(t), Options{})).lengths(false)
 			wrong := slices.DeleteFunc(slices.Clone(list), func(x *request) bool { return int64(x.after-x.before) >= s.Truth.Requests[0][0] })
 			testenv.Within(t, "requests that take less than the shortest one", len(wrong), 0, len(list)/100)
-			if d := r.Difference; name != "leaky-server" && (d[0].Name != "main.longPath" || d[0].State != "sleep") {
-				t.Errorf("the first difference is %+v", d)
-			}
+			d := r.Difference
+			testenv.FailIf(t, name != "leaky-server" && (d[0].Name != "main.longPath" || d[0].State != "sleep"), "the first difference is %+v", d)
 		})
 	}
 }
@@ -179,8 +174,7 @@ func TestLengths(t *testing.T) {
 		for range 3000 {
 			lengths = append(lengths, one())
 		}
-		list := asTicksSee(rng, 10_000, lengths)
-		l := estimate(list)
+		l := estimate(asTicksSee(rng, 10_000, lengths))
 		slices.Sort(lengths)
 		for _, q := range []float64{0.25, 0.5, 0.9, 0.97, 0.99} {
 			got, want := l.quantile(q, l.all), quantile(lengths, q)

@@ -1,0 +1,19 @@
+package main
+
+func produce() {
+	for {
+		select {
+		case events <- next():
+		case <-done:
+		}
+	}
+}
+
+func watch() {
+	for {
+		select {
+		case e := <-events:
+		case <-done:
+		}
+	}
+}
