@@ -20,6 +20,14 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
+// Must2 is Must for two values.
+func Must2[T, U any](v T, w U, err error) (T, U) {
+	if err != nil {
+		panic(err)
+	}
+	return v, w
+}
+
 // Closes returns c, which it closes when the test ends.
 func Closes[C io.Closer](t interface{ Cleanup(func()) }, c C) C {
 	t.Cleanup(func() { c.Close() })
@@ -67,6 +75,14 @@ func FailIf(t test, wrong bool, format string, args ...any) {
 	if wrong {
 		t.Helper()
 		t.Errorf(format, args...)
+	}
+}
+
+// StopIf ends the test with a message if something is wrong.
+func StopIf(t test, wrong bool, format string, args ...any) {
+	if wrong {
+		t.Helper()
+		t.Fatal(fmt.Sprintf(format, args...))
 	}
 }
 
