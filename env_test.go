@@ -158,9 +158,7 @@ func FuzzEnvironment(f *testing.F) {
 		for _, o := range []Option{Output(c.Output), Rate(c.Rate), Budget(c.Budget), Source(SourceKind(c.Source)), Compression(Codec(c.Compression)), KeepFiles(c.KeepFiles), KeepBytes(c.KeepBytes), MaxPause(c.MaxPause)} {
 			testenv.OK(t, o(&config{}))
 		}
-		if c.RotateEvery != 0 && RotateEvery(c.RotateEvery)(&config{}) != nil || c.RotateBytes != 0 && RotateBytes(c.RotateBytes)(&config{}) != nil {
-			t.Errorf("rotates every %v and %d bytes", c.RotateEvery, c.RotateBytes)
-		}
+		testenv.FailIf(t, c.RotateEvery != 0 && RotateEvery(c.RotateEvery)(&config{}) != nil || c.RotateBytes != 0 && RotateBytes(c.RotateBytes)(&config{}) != nil, "rotates every %v and %d bytes", c.RotateEvery, c.RotateBytes)
 		testenv.FailIf(t, c.Sync != 0 && c.Sync < session.MinSync, "syncs every %v", c.Sync)
 		for _, e := range c.Exports {
 			testenv.OK(t, checkExport(e.Format, e.Path))

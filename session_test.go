@@ -74,18 +74,15 @@ func TestSession(t *testing.T) {
 	m := testenv.Metadata(t, reader.Open, path)
 	d := m.Session
 	testenv.Prints(t, "session metadata", fmt.Sprint(os.Getpid(), " ", runtime.Version(), " portable 1000 shop 1.2 "), d.PID, d.GoVersion, d.Source, d.Rate, d.Service, d.ServiceVersion, d.Error)
-	if d.Program == "" || d.CPUs <= 0 || d.CPUs > float64(runtime.NumCPU()) || d.TicksReached == 0 || d.Samples == 0 || d.Duration <= 0 || d.RateReached == 0 || d.Module == "" || d.Host == "" ||
-		len(m.Goroutines) == 0 || runtime.GOOS == "linux" && d.BuildID == "" {
-		t.Errorf("session metadata: %+v", d)
-	}
+	testenv.FailIf(t, d.Program == "" || d.CPUs <= 0 || d.CPUs > float64(runtime.NumCPU()) || d.TicksReached == 0 || d.Samples == 0 || d.Duration <= 0 || d.RateReached == 0 || d.Module == "" || d.Host == "" ||
+		len(m.Goroutines) == 0 || runtime.GOOS == "linux" && d.BuildID == "", "session metadata: %+v", d)
 	want := Stats{
 		Source: "portable", Duration: d.Duration, Samples: d.Samples, Dropped: d.Dropped, Unwritten: d.Unwritten,
 		TicksAsked: d.TicksAsked, TicksReached: d.TicksReached, TicksForBudget: d.TicksForBudget, TicksIdle: d.TicksIdle, TicksRefused: d.TicksRefused,
 		Cost: d.Cost, Throttled: d.Throttled, SignalTaken: d.SignalTaken,
 	}
-	if st := s.Stats(); st != want || st.TicksAsked == 0 || st.Cost == 0 {
-		t.Errorf("%+v, in the file %+v", st, want)
-	}
+	st := s.Stats()
+	testenv.FailIf(t, st != want || st.TicksAsked == 0 || st.Cost == 0, "%+v, in the file %+v", st, want)
 }
 
 // A session within a synctest bubble is refused before it makes a file or starts a goroutine.
@@ -236,9 +233,7 @@ func startAndStopAreHidden(t *testing.T, how, leaf string) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	s := testenv.Must(callsOpen(Output(path), Budget(100), MaxPause(time.Minute)))
 	for enough := s.Stats().Samples + 100; !sink.waiting.Load(); {
-		if _, err := callsOpen(Output(path)); err == nil {
-			t.Fatal("a second session began")
-		}
+		testenv.StopIf(t, testenv.Err(callsOpen(Output(path))) == nil, "a second session began")
 		if s.Stats().Samples >= enough {
 			sink.slow.CompareAndSwap(false, !sink.waiting.Load())
 		}
@@ -254,8 +249,7 @@ func startAndStopAreHidden(t *testing.T, how, leaf string) {
 	}
 	testenv.OK(t, stop(s))
 
-	r := testenv.Must(reader.Open(path))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	leaves := map[string]int{} // how many samples have which innermost function, without wait frames
 	frames := r.Frames()
 	for sample := range testenv.All(t, r.Samples()) {
@@ -263,9 +257,7 @@ func startAndStopAreHidden(t *testing.T, how, leaf string) {
 		for _, id := range sample.Stack {
 			f := frames[id]
 			ours := strings.HasPrefix(f.Func, "github.com/gotach/profiler") && !strings.Contains(f.Func, "/testenv.")
-			if ours && !strings.HasSuffix(f.File, "_test.go") {
-				t.Fatalf("a sample has %s at %s:%d", f.Func, f.File, f.Line)
-			}
+			testenv.StopIf(t, ours && !strings.HasSuffix(f.File, "_test.go"), "a sample has %s at %s:%d", f.Func, f.File, f.Line)
 			if inner == "" && (f.Func == own.Profiler || !strings.HasPrefix(f.Func, "[")) {
 				inner = f.Func[strings.LastIndexByte(f.Func, '.')+1:]
 			}

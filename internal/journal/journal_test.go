@@ -144,8 +144,7 @@ func TestBusy(t *testing.T) {
 	testenv.OK(t, j.Close())
 	testenv.Same(t, "the journal of a writer that has gone is held", testenv.Must(Held(path)), false)
 	testenv.Is(t, "Held without a journal", testenv.Err(Held(path+"x")), os.ErrNotExist)
-	f := testenv.Must(Lock(path))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(Lock(path)))
 	testenv.Is(t, "Create during a recovery", testenv.Err(Create(path, head)), ErrBusy)
 }
 
@@ -227,9 +226,7 @@ func testFull(t *testing.T, path string) {
 	defer j.Remove()
 	n, err := 0, error(nil)
 	for ; err == nil; n++ {
-		if n > 1e6 {
-			t.Fatal("the disk is not full")
-		}
+		testenv.StopIf(t, n > 1e6, "the disk is not full")
 		err = j.String(entry(n))
 	}
 	testenv.Is(t, "the disk is full", err, syscall.ENOSPC)

@@ -153,8 +153,7 @@ func TestFinish(t *testing.T) {
 			s.Compression, want.Compression = 1, 1
 			section = wire.AppendBlock([]byte("blocks"), []byte("alone\x03\x03{}"), compress)
 		}
-		h, tail, err := s.Finish(8, 9, compress)
-		testenv.OK(t, err)
+		h, tail := testenv.Must2(s.Finish(8, 9, compress))
 		want.FrameOffset = h.FrameOffset
 		testenv.Same(t, "header", h, want)
 		text := string(tail)
@@ -165,8 +164,7 @@ func TestFinish(t *testing.T) {
 		testenv.Has(t, "the tail", text, crc+"\x00\x00\x02"+string(section), place)
 	}
 	s := State{Head: Head{Layout: 2}, Point: Point{Offset: 64}, Blocks: []byte("blocks")}
-	_, tail, err := s.Finish(0, 0, nil)
-	testenv.OK(t, err)
+	_, tail := testenv.Must2(s.Finish(0, 0, nil))
 	testenv.Has(t, "a tail with no records alone", string(tail), "blocks")
 	testenv.Same(t, "blocks", string(s.Blocks), "blocks")
 }

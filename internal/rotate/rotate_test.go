@@ -73,8 +73,7 @@ func fill(t *testing.T, w *Writer, n int, finish func(*writer.Writer) error) {
 
 func open(t *testing.T, path string) *reader.Reader {
 	t.Helper()
-	r := testenv.Must(reader.Open(path))
-	t.Cleanup(func() { r.Close() })
+	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	return r
 }
 

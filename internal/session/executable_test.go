@@ -144,9 +144,11 @@ func FuzzReadELF(f *testing.F) {
 		f.Add(makeELF(true, order, 0x401000, sections, content))
 	}
 	f.Add([]byte("MZ"))
+	f.Add(withSymbols([][2]uint64{{0x1010, 16}, {0x1000, 64}, {0x1020, 16}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e executable
 		testenv.Bounded(t, 2<<20+100*len(b), func() { e = readELF(bytes.NewReader(b)) })
+		testenv.Bounded(t, 2<<20+100*len(b), func() { Variables(bytes.NewReader(b), []uint64{0xfff, 0x1008, 0x1018, 0x1028, 0x1030, 0x1040}) })
 		testenv.Within(t, "bytes of the build ID", len(e.buildID), 0, 2*len(b))
 	})
 }
@@ -191,15 +193,5 @@ func TestReadVariables(t *testing.T) {
 			}
 			testenv.FailIf(t, !slices.Contains(may, got[addr]), "%#x is in %+v, want one of %+v", addr, got[addr], may)
 		}
-	})
-}
-
-// FuzzReadVariables reads damaged symbol tables: no panic, and little memory.
-func FuzzReadVariables(f *testing.F) {
-	b := withSymbols([][2]uint64{{0x1010, 16}, {0x1000, 64}, {0x1020, 16}})
-	addrs := []uint64{0xfff, 0x1008, 0x1018, 0x1028, 0x1030, 0x1040}
-	f.Add(b)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		testenv.Bounded(t, 2<<20+100*len(b), func() { Variables(bytes.NewReader(b), addrs) })
 	})
 }

@@ -77,8 +77,7 @@ func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 	var end int64 // of the file before, in µs
 	for i, path := range s.Files() {
 		testenv.FailIf(t, testenv.Count(t, reader.Open, path) == 0 && path != s.Path(), "%s has no samples", path)
-		r := testenv.Must(reader.Open(path))
-		defer r.Close()
+		r := testenv.Closes(t, testenv.Must(reader.Open(path)))
 		m := testenv.Metadata(t, reader.Open, path)
 		d := m.Session
 		testenv.Prints(t, path+": part, start, samples and error", fmt.Sprintf("%d %d %d ", first+i, r.Header().Start, r.Header().Samples), d.Part, d.Start.UnixMicro(), d.Samples, d.Error)
@@ -106,14 +105,10 @@ func checkFiles(t *testing.T, s *Session, first int) (waits int) {
 				root = frames[id]
 				if root.Func == "[chan receive]" && root.Line != 0 {
 					waits++
-					if !channels[root.Line] {
-						t.Fatalf("%s: a sample waits for object %d, which is not a channel of %+v", path, root.Line, m.Objects)
-					}
+					testenv.StopIf(t, !channels[root.Line], "%s: a sample waits for object %d, which is not a channel of %+v", path, root.Line, m.Objects)
 				}
 			}
-			if strings.HasPrefix(root.Func, module) && !strings.HasSuffix(root.File, "_test.go") {
-				t.Fatalf("goroutine %d began in %s", sample.Thread, root.Func)
-			}
+			testenv.StopIf(t, strings.HasPrefix(root.Func, module) && !strings.HasSuffix(root.File, "_test.go"), "goroutine %d began in %s", sample.Thread, root.Func)
 		}
 	}
 	return waits
@@ -146,8 +141,7 @@ func TestSessionKeep(t *testing.T) {
 	s := testenv.Must(Open(c))
 	defer s.Stop()
 	says := func() string {
-		r := testenv.Must(reader.Open(s.Path()))
-		defer r.Close()
+		r := testenv.Closes(t, testenv.Must(reader.Open(s.Path())))
 		return testenv.Must(r.Metadata()).Session.Kept
 	}
 	testenv.Prints(t, "no reason, Keep once in a minute", " true false", says(), Keep("p99 is 800ms"), s.Keep("another"))
