@@ -59,8 +59,7 @@ func TestCrowd(t *testing.T) {
 	testenv.OK(t, rec.err())
 	testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: rec.rest()}))
 	testenv.OK(t, w.Close())
-	r := testenv.Must(reader.Open(path))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	samples, next := 0, 0
 	for s := range testenv.All(t, r.Samples()) {
 		testenv.Within(t, "a goroutine's sample comes after", s.Time-rec.base-s.Thread, 0, 2)
@@ -68,9 +67,7 @@ func TestCrowd(t *testing.T) {
 		samples++
 	}
 	for g := range testenv.All(t, r.Goroutines()) {
-		if int(g.ID) != next || g.CreatedAt != "server.go:1" || g.First != g.ID || g.Last != g.ID+2 || len(g.Labels) != 1 || g.Labels[0].Labels["request"] != strconv.Itoa(next) {
-			t.Fatalf("goroutine %d is %+v", next, g)
-		}
+		testenv.StopIf(t, int(g.ID) != next || g.CreatedAt != "server.go:1" || g.First != g.ID || g.Last != g.ID+2 || len(g.Labels) != 1 || g.Labels[0].Labels["request"] != strconv.Itoa(next), "goroutine %d is %+v", next, g)
 		next++
 	}
 	testenv.Same(t, "goroutines", next, n)
@@ -163,9 +160,8 @@ func TestForgotten(t *testing.T) {
 		if is {
 			known++
 		}
-		if recent := id > n-maxForgotten/2; recent && !is || f.has(7*id+1) {
-			t.Fatalf("goroutine %d of %d: known %v, the next id %v", id, n, is, f.has(7*id+1))
-		}
+		recent := id > n-maxForgotten/2
+		testenv.StopIf(t, recent && !is || f.has(7*id+1), "goroutine %d of %d: known %v, the next id %v", id, n, is, f.has(7*id+1))
 	}
 	testenv.Same(t, "known ids", known, maxForgotten)
 }

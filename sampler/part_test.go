@@ -214,9 +214,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 func TestFollow(t *testing.T) {
 	var first, second, third, fourth, fifth memory
 	s, out := session(t, Config{}, &first)
-	at := func(id uint64, t, gap float64) {
-		sample(out, source.Sample{Goroutine: id, Time: ms(t), Gap: ms(gap)})
-	}
+	at := func(id uint64, t, gap float64) { sample(out, source.Sample{Goroutine: id, Time: ms(t), Gap: ms(gap)}) }
 	out.Batch(func() {
 		at(5, 1, 0)
 		at(6, 2, 0)
@@ -275,44 +273,29 @@ func TestFollow(t *testing.T) {
 	testenv.Is(t, "a session that has ended", testenv.Err(s.Follow(&third, ms(60))), ErrEnded)
 }
 
-// TestReachOfSession: the session's own sink has everything after a look, too, and is told of all goroutines.
-func TestReachOfSession(t *testing.T) {
-	var m memory
-	s, out := session(t, Config{}, &m)
+// TestReach: the session's own sink and a second one have everything up to now after a look at all goroutines, of which they have
+// then been told. Before that the second one does not end.
+func TestReach(t *testing.T) {
+	var own, m memory
+	s, out := session(t, Config{}, &own)
 	look := make(chan struct{})
 	s.src.(*scripted).looked = look
-	reached := make(chan struct{})
+	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
+	f := testenv.Must(s.Follow(&m, ms(10)))
+	reach, reached := f.Reach(), make(chan struct{})
 	go func() { s.Reach(t.Context()); close(reached) }()
 	testenv.Await(func() bool {
 		s.out.reaches.mu.Lock()
 		defer s.out.reaches.mu.Unlock()
 		return len(s.out.reaches.waiting) == 1
 	})
-	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
-	testenv.Prints(t, "reached before the look, with goroutines", "false 0", isClosed(reached), len(m.parts))
-	close(look)
-	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(2)}) })
-	<-reached
-	testenv.Prints(t, "samples and goroutines after the look", "2 1", len(m.samples), len(m.parts))
-	stop(t, s)
-	s.Reach(t.Context()) // returns, as the session has ended
-}
-
-// TestReach: the second sink has everything up to now after a look at all goroutines, of which it has then been told. Before
-// that it does not end.
-func TestReach(t *testing.T) {
-	s, out := session(t, Config{}, &memory{})
-	look := make(chan struct{})
-	s.src.(*scripted).looked = look
-	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
-	var m memory
-	f := testenv.Must(s.Follow(&m, ms(10)))
-	reach := f.Reach()
 	out.Batch(func() {})
-	testenv.Same(t, "reached before the look", isClosed(reach), false)
+	testenv.Prints(t, "reached before the look, the session too, with goroutines", "false false 0", isClosed(reach), isClosed(reached), len(own.parts))
 	close(look)
 	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(20)}) })
+	<-reached
 	testenv.Prints(t, "reached after the look, samples, goroutines and weight of the first", "true 1 1 10000", isClosed(reach), len(m.samples), len(m.parts), m.parts[0].FirstWeight)
+	testenv.Prints(t, "samples and goroutines of the session's own sink", "2 1", len(own.samples), len(own.parts))
 	look = make(chan struct{})
 	s.src.(*scripted).looked = look
 	ended := make(chan Part)
@@ -328,6 +311,8 @@ func TestReach(t *testing.T) {
 	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(30)}) })
 	part := <-ended
 	testenv.Prints(t, "the end, and samples", "30ms 2", part.End, len(m.samples))
+	stop(t, s)
+	s.Reach(t.Context()) // returns, as the session has ended
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -28,7 +28,6 @@ func TestPeerThrottled(t *testing.T) {
 	out, err := testenv.RunLimited(t, 0.2, cmd)
 	var cores float64
 	var periods, throttled int64
-	if _, e := fmt.Sscan(string(out), &cores, &periods, &throttled); err != nil || e != nil || cores != 0.2 || periods < 1 || throttled <= 0 {
-		t.Errorf("%v, %v: %s", err, e, out)
-	}
+	_, e := fmt.Sscan(string(out), &cores, &periods, &throttled)
+	testenv.FailIf(t, err != nil || e != nil || cores != 0.2 || periods < 1 || throttled <= 0, "%v, %v: %s", err, e, out)
 }

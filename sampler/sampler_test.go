@@ -36,9 +36,8 @@ func TestLive(t *testing.T) {
 			for range 4 {
 				all.Go(func() {
 					s.Stats()
-					if err := s.Stop(); err != nil || s.Part().End == 0 {
-						t.Error("no part after Stop: ", err)
-					}
+					err := s.Stop()
+					testenv.FailIf(t, err != nil || s.Part().End == 0, "no part after Stop: %v", err)
 				})
 			}
 			all.Wait()
@@ -48,15 +47,12 @@ func TestLive(t *testing.T) {
 			found := uint64(0)
 			for i := range m.samples {
 				p := &m.samples[i]
-				if at := time.UnixMicro(int64(p.Time)); at.Before(before) || at.After(time.Now()) {
-					t.Fatalf("a sample at %v, but the test began at %v", at, before)
-				}
+				at := time.UnixMicro(int64(p.Time))
+				testenv.StopIf(t, at.Before(before) || at.After(time.Now()), "a sample at %v, but the test began at %v", at, before)
 				if m.has(p, "TestLive.func1.1") {
 					found = p.Thread
 				}
-				if m.has(p, "(*Source).run") || m.has(p, "(*Sampler).watch") {
-					t.Fatalf("the profiler's own goroutine is in sample %d", i)
-				}
+				testenv.StopIf(t, m.has(p, "(*Source).run") || m.has(p, "(*Sampler).watch"), "the profiler's own goroutine is in sample %d", i)
 			}
 			list := m.whole(s).goroutines()
 			i := slices.IndexFunc(list, func(g tachyon.Goroutine) bool { return g.ID == found })
@@ -78,17 +74,14 @@ func TestConfig(t *testing.T) {
 	}
 	testenv.Fails(t, "no sink", testenv.Err(Start(Config{}, nil)), "no sink")
 	// The sources' goroutines would belong to the bubble, and its time would not advance for them.
-	synctest.Test(t, func(t *testing.T) {
-		testenv.Is(t, "in a bubble", testenv.Err(Start(Config{}, &memory{})), ErrBubble)
-	})
+	synctest.Test(t, func(t *testing.T) { testenv.Is(t, "in a bubble", testenv.Err(Start(Config{}, &memory{})), ErrBubble) })
 	testenv.OK(t, Allowed())
 	for _, c := range []struct{ cfg, want Config }{
 		{Config{}, Config{Rate: 1000, Budget: 1, MaxPause: 10 * time.Millisecond, Source: Auto}},
 		{Config{Rate: 10_000, Budget: 100, MaxPause: 1, Source: Native}, Config{Rate: 10_000, Budget: 100, MaxPause: 1, Source: Native}},
 	} {
-		if err := c.cfg.complete(); err != nil || c.cfg.Start.IsZero() {
-			t.Errorf("%+v: %v", c.cfg, err)
-		}
+		err := c.cfg.complete()
+		testenv.FailIf(t, err != nil || c.cfg.Start.IsZero(), "%+v: %v", c.cfg, err)
 		c.want.Start = c.cfg.Start
 		equal(t, "configuration", c.cfg, c.want)
 	}

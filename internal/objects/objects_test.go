@@ -16,6 +16,7 @@ type sightings struct {
 	*List
 	gs        []sighted
 	functions Functions
+	capacity  int64 // of all channels
 }
 
 type sighted struct {
@@ -24,8 +25,8 @@ type sighted struct {
 }
 
 func newSightings() *sightings {
-	s := &sightings{gs: make([]sighted, 1000), functions: Functions{}}
-	s.List = New(Host{s.static, s.stillWaits, s.renumber, func(Waiter, uint64) int64 { return -1 }})
+	s := &sightings{gs: make([]sighted, 1000), functions: Functions{}, capacity: -1}
+	s.List = New(Host{s.static, s.stillWaits, s.renumber, func(Waiter, uint64) int64 { return s.capacity }})
 	s.Cycle = 1
 	return s
 }
@@ -112,6 +113,18 @@ func TestNumbers(t *testing.T) {
 	s.Cycle = 7
 	testenv.Same(t, "a variable, the second goroutine", s.waits(31, 0x1010, mutex, "y"), 5)
 	testenv.Same(t, "its link-time address", s.gs[31].object.Static, 0x810)
+
+	// That the same function waits says nothing after a collection, but another capacity does.
+	s.capacity = 3
+	testenv.Same(t, "a channel", s.waits(40, heap+192, channel, "x"), 0)
+	testenv.Same(t, "a channel, the second goroutine", s.waits(41, heap+192, channel, "x"), 6)
+	s.wakes(40)
+	s.wakes(41)
+	s.Cycle = 8
+	testenv.Same(t, "the same channel after a collection", s.waits(42, heap+192, channel, "x"), 6)
+	s.wakes(42)
+	s.Cycle, s.capacity = 9, 4
+	testenv.Same(t, "another channel there", s.waits(43, heap+192, channel, "x"), 0)
 }
 
 // TestNumbersBounded lets goroutines wait for a million objects.

@@ -34,9 +34,7 @@ func waits(stop chan struct{}) map[string]func() {
 	mutex.Lock()
 	written.Lock()
 	group.Add(1)
-	if err := syscall.Pipe(pipe[:]); err != nil {
-		panic(err)
-	}
+	testenv.Must(0, syscall.Pipe(pipe[:]))
 	atEnd := func(f func()) { go func() { <-stop; f() }() }
 	atEnd(func() {
 		mutex.Unlock()
@@ -230,9 +228,8 @@ func TestAgreesWithStack(t *testing.T) {
 		compared[w.kind] = true
 		testenv.Same(t, "what runtime.Stack says at first and then", p, q)
 		testenv.Same(t, "state", p.state, w.kind)
-		if got := s.stack[0]; got != (tachyon.Frame{Func: "[" + w.kind + "]", Line: got.Line}) {
-			t.Fatalf("%v: wait frame is %+v, runtime.Stack says %q", w, got, p.state)
-		}
+		got := s.stack[0]
+		testenv.StopIf(t, got != (tachyon.Frame{Func: "[" + w.kind + "]", Line: got.Line}), "%v: wait frame is %+v, runtime.Stack says %q", w, got, p.state)
 		var stack strings.Builder
 		for _, f := range s.stack[1:] {
 			if !goruntime.Hidden(f.Func) {

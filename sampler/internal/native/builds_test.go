@@ -93,9 +93,8 @@ func cc(t *testing.T, compiler, prog string, args ...string) (bin string) {
 	t.Helper()
 	bin = t.TempDir() + "/" + prog
 	args = append([]string{"-O2", "-Wall", "-Werror", "-o", bin, "testdata/c/" + prog + ".c"}, args...)
-	if out, err := exec.Command(compiler, append(args, "-lpthread", "-ldl")...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", compiler, err, out)
-	}
+	out, err := exec.Command(compiler, append(args, "-lpthread", "-ldl")...).CombinedOutput()
+	testenv.StopIf(t, err != nil, "%s: %v\n%s", compiler, err, out)
 	return bin
 }
 
@@ -106,9 +105,7 @@ func survives(t *testing.T, sampled bool, few int, bin string, args ...string) {
 	natives := 0
 	for range testenv.Times(few, 100) {
 		text, ok := output(t, nil, bin, args...)
-		if !ok {
-			t.Error(text)
-		}
+		testenv.FailIf(t, !ok, "%v", text)
 		if strings.Contains("\n"+text, "\nnative 1") {
 			natives++
 		}
@@ -274,9 +271,8 @@ func TestPeerStalls(t *testing.T) {
 	for range 24 { // they sleep most of the time
 		all.Go(func() {
 			for i := range steps {
-				if text, ok := output(t, []string{fmt.Sprint("GOTACH_STALL=", i+1)}, bin, t.TempDir()); !ok {
-					t.Errorf("%s: %s", places[i], text)
-				}
+				text, ok := output(t, []string{fmt.Sprint("GOTACH_STALL=", i+1)}, bin, t.TempDir())
+				testenv.FailIf(t, !ok, "%s: %s", places[i], text)
 			}
 		})
 	}

@@ -206,9 +206,8 @@ type figures struct{ process, worker, torn float64 }
 func figuresOf(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) ([]byte, error)) (f figures) {
 	t.Helper()
 	out, err := start(cmd)
-	if _, e := fmt.Sscan(string(out), &f.process, &f.worker, &f.torn); err != nil || e != nil {
-		t.Fatalf("%v %v\n%s", err, e, out)
-	}
+	_, e := fmt.Sscan(string(out), &f.process, &f.worker, &f.torn)
+	testenv.StopIf(t, err != nil || e != nil, "%v %v\n%s", err, e, out)
 	return f
 }
 
@@ -238,9 +237,8 @@ func TestMeasureBusyStart(t *testing.T) {
 			text, ok := output(t, nil, bin, "40", procs, t.TempDir())
 			var open, stop float64
 			var source string
-			if n, err := fmt.Sscan(text, &open, &stop, &source); !ok || n < 3 || source != "native" {
-				t.Errorf("%v: %s", err, text)
-			}
+			n, err := fmt.Sscan(text, &open, &stop, &source)
+			testenv.FailIf(t, !ok || n < 3 || source != "native", "%v: %s", err, text)
 			t.Logf("GOMAXPROCS %s: Open %.2fs, Stop %.2fs", procs, open, stop)
 			return open
 		})
@@ -254,9 +252,7 @@ func TestMeasureManyVariables(t *testing.T) {
 	measure.AtMost(t, "Start in a program with two million slices", "s", 3, func() float64 {
 		out, err := exec.Command(bin).Output()
 		seconds, e := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-		if err != nil || e != nil {
-			t.Fatalf("%v %v: %s", err, e, out)
-		}
+		testenv.StopIf(t, err != nil || e != nil, "%v %v: %s", err, e, out)
 		return seconds
 	})
 }

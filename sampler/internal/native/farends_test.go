@@ -86,11 +86,9 @@ func TestFarEnds(t *testing.T) {
 	c := testenv.Must(net.Dial("udp", u.LocalAddr().String()))
 	e.read("connection udp "+u.LocalAddr().String(), c)
 
-	r, w, err := os.Pipe()
-	testenv.OK(t, err)
+	r, w := testenv.Must2(os.Pipe())
 	e.read("pipe "+pipeName(t, r), r)
-	r2, w2, err := os.Pipe()
-	testenv.OK(t, err)
+	r2, w2 := testenv.Must2(os.Pipe())
 	e.wait("pipe "+pipeName(t, r2), func() { w2.Write(make([]byte, 1<<20)) })
 	fifo := filepath.Join(dir, "fifo")
 	testenv.OK(t, unix.Mkfifo(fifo, 0o600))
@@ -293,11 +291,9 @@ func TestSocketAddress(t *testing.T) {
 
 // A port on which the program receives datagrams is another one than that of TCP: a connection from there is to its peer.
 func TestPortOfDatagrams(t *testing.T) {
-	to := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
-	defer to.Close()
+	to := testenv.Closes(t, testenv.Must(net.Listen("tcp", "127.0.0.1:0")))
 	for range 100 {
-		packets := testenv.Must(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))
-		defer packets.Close()
+		packets := testenv.Closes(t, testenv.Must(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})))
 		from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: packets.LocalAddr().(*net.UDPAddr).Port}
 		c, err := net.DialTCP("tcp", from, to.Addr().(*net.TCPAddr))
 		if err != nil {

@@ -60,9 +60,8 @@ func TestLostSignalIsAnswered(t *testing.T) {
 				testenv.Same(t, fmt.Sprint(name, ", slot ", i), mem.Load64(s.slot(uint64(i))), want)
 			}
 			// Go's handler may be left out only if no signal of the runtime can be lost.
-			if want := name != "its own" || asked; name != "the runtime's" && (ret != 0) != want {
-				t.Errorf("%s (asked: %v): passed on: %v, want %v", name, asked, ret != 0, want)
-			}
+			want := name != "its own" || asked
+			testenv.FailIf(t, name != "the runtime's" && (ret != 0) != want, "%s (asked: %v): passed on: %v, want %v", name, asked, ret != 0, want)
 			unix.Munmap(memory)
 		}
 	}
@@ -248,10 +247,7 @@ const shiftChildren = 10 // some checks wait for a second until they give up
 func shifted() {
 	var from int
 	fmt.Sscan(os.Getenv("GOTACH_SHIFT"), &from)
-	right, err := goruntime.LayoutOf(runtime.Version())
-	if err != nil {
-		panic(err)
-	}
+	right := testenv.Must(goruntime.LayoutOf(runtime.Version()))
 	for list := shifts(); from < len(list) && !busy.Load(); from += shiftChildren {
 		bad := *right
 		*(*uintptr)(unsafe.Add(unsafe.Pointer(&bad.Offsets), list[from].at)) += uintptr(list[from].by)
@@ -342,9 +338,8 @@ func TestProbeVDSO(t *testing.T) {
 		before := [2]uint64{s.probeOther, s.probeAsked}
 		noteProbe(s, f.g(2), false)
 		noteProbe(s, f.g(2), true)
-		if before[c.pending] += 1 - c.tid; s.probeOutside != c.outside || s.probeVDSO != c.vdso || before != [2]uint64{s.probeOther, s.probeAsked} {
-			t.Errorf("%+v: %d outside, %d in the vDSO, %d asked, %d others", c, s.probeOutside, s.probeVDSO, s.probeAsked, s.probeOther)
-		}
+		before[c.pending] += 1 - c.tid
+		testenv.FailIf(t, s.probeOutside != c.outside || s.probeVDSO != c.vdso || before != [2]uint64{s.probeOther, s.probeAsked}, "%+v: %d outside, %d in the vDSO, %d asked, %d others", c, s.probeOutside, s.probeVDSO, s.probeAsked, s.probeOther)
 	}
 	testenv.Same(t, "the M of a thread that was preempted", s.askedM, s.probeM)
 	n := &Source{s: s, signal: int(unix.SIGURG), patience: cost.NewPatience(cost.CpuOfThread(), true)} // no handler knows the signals here

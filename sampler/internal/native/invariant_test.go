@@ -193,9 +193,7 @@ func runInvariant() {
 		return
 	}
 	time.Sleep(testenv.Times(0, 5*time.Minute))
-	enough := func() bool {
-		return checked.Load() >= 10_000 && running.Load() >= 1000 && deep.Load() >= 500
-	}
+	enough := func() bool { return checked.Load() >= 10_000 && running.Load() >= 1000 && deep.Load() >= 500 }
 	for range 5 { // it takes long under an emulator
 		testenv.Await(enough)
 	}
@@ -211,7 +209,6 @@ func runInvariant() {
 // TestInvariant samples a program at 10 kHz that makes wrong walks as likely as possible.
 func TestInvariant(t *testing.T) {
 	out, err := child(t, "invariant", "GOGC=5", "GODEBUG=gcshrinkstackoff=0,adaptivestackstart=1")
-	if t.Log(out); err != nil || !strings.HasSuffix(out, "ok") {
-		t.Error(err)
-	}
+	t.Log(out)
+	testenv.FailIf(t, err != nil || !strings.HasSuffix(out, "ok"), "%v", err)
 }

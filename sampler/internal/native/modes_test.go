@@ -68,9 +68,8 @@ func output(t *testing.T, env []string, bin string, args ...string) (text string
 
 func run(t *testing.T, env []string, bin string, args ...string) {
 	t.Helper()
-	if text, ok := output(t, env, bin, args...); !ok {
-		t.Error(text)
-	}
+	text, ok := output(t, env, bin, args...)
+	testenv.FailIf(t, !ok, "%v", text)
 }
 
 // TestPrograms runs the modes of testdata/prog, without symbols. The mode "plain" and other ways to build it are in
@@ -153,9 +152,8 @@ func TestLayoutOf(t *testing.T) {
 			"go1.26.8-devel_abcdef0 Thu Jan 1 "},
 	} {
 		for _, version := range versions {
-			if got, err := goruntime.LayoutOf(version); got != goruntime.Layouts[want] || (err == nil) != (want != "") {
-				t.Errorf("%q has not the layout of %q: %v", version, want, err)
-			}
+			got, err := goruntime.LayoutOf(version)
+			testenv.FailIf(t, got != goruntime.Layouts[want] || (err == nil) != (want != ""), "%q has not the layout of %q: %v", version, want, err)
 		}
 	}
 }
@@ -334,12 +332,10 @@ func TestCoroutine(t *testing.T) {
 		}
 		last = first
 		for i := uintptr(1); i < uintptr(n); i++ {
-			if pc := mem.Load64(rec + (headWords+i)*8); n != frames+1 || pc&15 != first&15 {
-				t.Fatalf("walk %d: %d PCs, the first is %#x, that of frame %d %#x", read, n, first, i, pc)
-			}
+			pc := mem.Load64(rec + (headWords+i)*8)
+			testenv.StopIf(t, n != frames+1 || pc&15 != first&15, "walk %d: %d PCs, the first is %#x, that of frame %d %#x", read, n, first, i, pc)
 		}
 	}
-	if t.Logf("%d stacks, %d without frames, %d times another", read, bare, changes); changes < 10 {
-		t.Error("it has hardly been switched")
-	}
+	t.Logf("%d stacks, %d without frames, %d times another", read, bare, changes)
+	testenv.FailIf(t, changes < 10, "it has hardly been switched")
 }

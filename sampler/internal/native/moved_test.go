@@ -45,15 +45,12 @@ func TestMoved(t *testing.T) {
 			sum += s.weight
 		}
 		again := s.status&tachyon.Moved != 0
-		if again && (!known[s.goroutine] || s.status&(tachyon.OnCPU|tachyon.HasGIL|tachyon.Unknown) != 0) {
-			t.Errorf("a sample with %v has the status %b", names(s.stack), s.status)
-		}
+		testenv.FailIf(t, again && (!known[s.goroutine] || s.status&(tachyon.OnCPU|tachyon.HasGIL|tachyon.Unknown) != 0), "a sample with %v has the status %b", s.stack, s.status)
 		known[s.goroutine] = true
 		switch {
 		case strings.Contains(s.stack[len(s.stack)-1].Func, ".park."):
-			if parked.Add(1); again {
-				t.Errorf("a goroutine that is parked for the whole session has moved: %v", names(s.stack))
-			}
+			parked.Add(1)
+			testenv.FailIf(t, again, "a goroutine that is parked for the whole session has moved: %v", s.stack)
 		case again && slices.Contains(names(s.stack), here+"sleeper"):
 			moved.Add(1)
 		}
@@ -152,9 +149,7 @@ func TestMovers(t *testing.T) {
 		mem.Store32(f.g(3*goroutines/movers)+f.s.Off.GStatus, []uint32{goruntime.GWaiting, goruntime.GRunnable}[tick%2]) // that it has been woken is nothing
 		f.s.events = 0
 		told := f.tick(t)
-		if tick >= usual && f.s.events != events {
-			t.Fatalf("tick %d: something has happened to %d goroutines, not %d", tick, f.s.events, events)
-		}
+		testenv.StopIf(t, tick >= usual && f.s.events != events, "tick %d: something has happened to %d goroutines, not %d", tick, f.s.events, events)
 		for i := range uint64(goroutines) {
 			goid := mem.Load64(f.g(i) + f.s.Off.GID)
 			_, visited := told[goid]

@@ -99,9 +99,8 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 	n.Stop()
 	r.torn, r.lacks = d.torn, d.lacks
 	testenv.OK(t, r.Err)
-	if c := n.Stats(); c.TicksReached > c.TicksAsked {
-		t.Errorf("%d of %d ticks", c.TicksReached, c.TicksAsked)
-	}
+	c := n.Stats()
+	testenv.FailIf(t, c.TicksReached > c.TicksAsked, "%d of %d ticks", c.TicksReached, c.TicksAsked)
 	return r, n.Stats()
 }
 
@@ -224,9 +223,8 @@ func alone(t *testing.T) bool {
 		return true
 	}
 	out, err := execute([]string{"-test.run=^" + t.Name() + "$", "-test.v"}, []string{variable + "=1"})
-	if t.Log(out); err != nil {
-		t.Error(err)
-	}
+	t.Log(out)
+	testenv.FailIf(t, err != nil, "%v", err)
 	return false
 }
 

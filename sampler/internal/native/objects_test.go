@@ -200,19 +200,10 @@ func wrongObjects(want map[uint64]string, latest map[uint64]taken) (wrong []stri
 	return wrong
 }
 
-// objectDrain returns a drain that knows no objects.
-func objectDrain() *drain {
-	l := goruntime.Layouts["go1.27"]
-	d := &drain{l: l, gs: make([]goroutine, 10), image: &goruntime.Image{}}
-	d.stacks = newStacks(newRecorder(), l, nil, true)
-	d.objects = d.newObjects()
-	d.objects.Cycle = 1
-	return d
-}
-
 // TestTurnAfterCollection has a collection between turns. In the turn that finds it nothing is known about the order.
 func TestTurnAfterCollection(t *testing.T) {
-	d := objectDrain()
+	d := &drain{image: &goruntime.Image{}}
+	d.objects = d.newObjects()
 	next := func() uint64 { d.objects.Turn(d.objects.Now+time.Second, d.cycles.count()); return d.objects.Cycle }
 	testenv.Await(func() bool { next(); return next() != 0 }) // no collection by another cause between two turns
 	before := d.objects.Cycle
@@ -222,53 +213,11 @@ func TestTurnAfterCollection(t *testing.T) {
 	testenv.Same(t, "the cycle before is that after it", before == d.objects.Cycle, false)
 }
 
-// reused stays at its address. A local variable could be on the stack, which moves.
-var reused [512]uint64
-
-// TestChannelReused uses the memory of a channel for another channel after a collection. That the same
-// function waits for it says nothing, but another capacity does.
-func TestChannelReused(t *testing.T) {
-	d := objectDrain()
-	word := func(base uint64, offset uintptr) *uint64 { return &reused[base+uint64(offset)/8] }
-	at := func(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
-	const g0, sudog, channel = 0, 128, 256
-	c := at(word(channel, 0))
-	*word(g0, d.l.GWaiting) = at(word(sudog, 0))
-	*word(sudog, d.l.SudogC) = c
-	*word(channel, d.l.HchanSize) = 3
-	st := &stack{ids: []uint32{0, 1}, valid: true, callers: objects.Callers{d.stacks.functions.Number("a")}, reason: tachyon.ObjectChannel}
-	// waits lets a goroutine wait for the channel and checks the number that its stack has then.
-	waits := func(what string, i uint64, want int32) {
-		t.Helper()
-		g := &d.gs[i]
-		g.id = i + 1
-		g.addWait(c)
-		g.parked = d.stacks.numbered(st, d.objects.Wait(objects.Waiter{Index: i, ID: g.id, G: uintptr(unsafe.Pointer(word(g0, 0)))}, st.reason, []uint64{c}, st.callers))
-		got := int32(0)
-		if x := g.parked.object; x != nil {
-			got = x.Number
-		}
-		testenv.Same(t, what, got, want)
-	}
-	wakes := func(i uint64) { d.gs[i].wait, d.gs[i].waits = 0, d.gs[i].waits[:0] }
-	waits("the first goroutine", 0, 0)
-	waits("the second one", 1, 1)
-	testenv.Same(t, "its capacity", d.gs[1].parked.object.Capacity, 3)
-	wakes(0)
-	wakes(1)
-	d.objects.Cycle = 2
-	waits("the same channel after a collection", 3, 1)
-	wakes(3)
-	d.objects.Cycle = 3
-	*word(channel, d.l.HchanSize) = 4
-	waits("the other channel", 4, 0)
-	waits("the other channel, the second goroutine", 5, 2)
-}
-
 // TestStackBesideData checks which words are part of a stack's key. For a running goroutine, data next to
 // return addresses does not change the stack, but an address of code does.
 func TestStackBesideData(t *testing.T) {
-	table := tableOfProgram(t)
+	l, img := testenv.Must(goruntime.LayoutOf(runtime.Version())), testenv.Must(goruntime.FindImage(handlerPC))
+	table := testenv.Must(goruntime.FindFuncTable(img, l, handlerPC))
 	st := newStacks(newRecorder(), table.L, table, false)
 	var here [1]uintptr
 	runtime.Callers(1, here[:])
@@ -284,11 +233,4 @@ func TestStackBesideData(t *testing.T) {
 		code := data == uint64(here[0])
 		testenv.Prints(t, fmt.Sprintf("another stack with the data %#x", data), fmt.Sprint(code, code), find(data, 0) != none, find(0, data) != none)
 	}
-}
-
-func tableOfProgram(t *testing.T) *goruntime.FuncTable {
-	t.Helper()
-	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
-	img := testenv.Must(goruntime.FindImage(handlerPC))
-	return testenv.Must(goruntime.FindFuncTable(img, l, handlerPC))
 }

@@ -36,9 +36,8 @@ func TestRests(t *testing.T) {
 	ticks(4000)
 	for i, got := range ages {
 		beat := uint64(restBeat-i*restBeat/restPhases) / 1e6
-		if want := []uint64{68, 135, 269, 537, beat, 1074, beat + 1074, 2148, beat + 2148}; !sameAges(got, want) {
-			t.Errorf("goroutine %d has records at ages of %v ms, want %v", i, got, want)
-		}
+		want := []uint64{68, 135, 269, 537, beat, 1074, beat + 1074, 2148, beat + 2148}
+		testenv.FailIf(t, !sameAges(got, want), "goroutine %d has records at ages of %v ms, want %v", i, got, want)
 	}
 	testenv.Within(t, "records in five ticks", ticks(5), 0, goroutines)
 	f.s.waits.Elem = 1 // the wait reason 0
@@ -93,9 +92,7 @@ func TestSweep(t *testing.T) {
 	mem.Store32(f.g(2)+s.Off.GStatus, goruntime.GRunning)
 	f.move(3)
 	mem.Store64(f.g(3)+s.Off.GM, 1)
-	if s.moving.n == 0 || s.active.n == 0 || s.still.n == 0 {
-		t.Fatalf("the circles have %d, %d and %d entries", s.moving.n, s.active.n, s.still.n)
-	}
+	testenv.StopIf(t, s.moving.n == 0 || s.active.n == 0 || s.still.n == 0, "the circles have %d, %d and %d entries", s.moving.n, s.active.n, s.still.n)
 	s.sweeps++
 	all := f.swept()
 	for i := range uint64(goroutines + 20) {

@@ -188,9 +188,8 @@ func TestReadNew(t *testing.T) {
 	addNew(s)
 	told := f.tick(t)
 	for goid := range f.began {
-		if since, visited := told[goid]; !visited || since != s.now-listed {
-			t.Errorf("goroutine %d in a new g: visited %v, for the time since %d", goid, visited, s.now-since)
-		}
+		since, visited := told[goid]
+		testenv.FailIf(t, !visited || since != s.now-listed, "goroutine %d in a new g: visited %v, for the time since %d", goid, visited, s.now-since)
 	}
 
 	length(100)

@@ -86,9 +86,8 @@ func TestAssembly(t *testing.T) {
 				defer mu.Unlock()
 				return seen[name] >= 20
 			}
-			if testenv.Await(enough); !enough() {
-				t.Errorf("kind %d has too few samples with callers: %v", i, seen)
-			}
+			testenv.Await(enough)
+			testenv.FailIf(t, !enough(), "kind %d has too few samples with callers: %v", i, seen)
 		}
 	})
 	for _, s := range r.samples {

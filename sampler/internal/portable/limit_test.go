@@ -66,9 +66,8 @@ func TestTooMany(t *testing.T) {
 	s.Stop()
 	// The samples of the first look stand for all the time before it. Later ticks can be refused too: for a
 	// moment of a garbage collection NumGoroutine counts all goroutines that have ended.
-	if first := r.samples[0]; blind <= 0 || first.Gap < blind || first.Gap != first.Time-s.began {
-		t.Errorf("no looks for %v; %d samples, the first is %+v", blind, len(r.samples), first)
-	}
+	first := r.samples[0]
+	testenv.FailIf(t, blind <= 0 || first.Gap < blind || first.Gap != first.Time-s.began, "no looks for %v; %d samples, the first is %+v", blind, len(r.samples), first)
 	testenv.Same(t, "warnings", len(warnings), 1)
 	testenv.Has(t, "the warning", warnings[0], "goroutines would stop the program for more than ", "MaxPause allows 10ms")
 }
@@ -206,9 +205,8 @@ func TestBusyMachine(t *testing.T) {
 		p.random = func() float64 { return 0.5 }
 		looks := 0
 		for now := time.Duration(0); now < length; looks++ {
-			if e, refusal := s.allow(tt.n, now); refusal != nil {
-				t.Fatalf("%d goroutines at %v: %v, %v", tt.n, now, refusal, e)
-			}
+			e, refusal := s.allow(tt.n, now)
+			testenv.StopIf(t, refusal != nil, "%d goroutines at %v: %v, %v", tt.n, now, refusal, e)
 			printed, rest := tt.print, ms*8/100
 			if looks%4 != 3 {
 				printed += 40 * ms
@@ -231,9 +229,7 @@ func TestCount(t *testing.T) {
 	defer func() { numGoroutine = runtime.NumGoroutine }()
 	s := New()
 	s.limit.goroutines = 10
-	answers := func(n ...int) {
-		numGoroutine = func() (first int) { first, n = n[0], n[1:]; return first }
-	}
+	answers := func(n ...int) { numGoroutine = func() (first int) { first, n = n[0], n[1:]; return first } }
 	for _, c := range []struct {
 		answers []int
 		blind   int64

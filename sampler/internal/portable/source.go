@@ -263,17 +263,15 @@ type stopwatch struct {
 	known        bool
 }
 
-var threadClock = threadTime // replaced in a measurement
-
 func startWatch() (w stopwatch) {
 	w.wall = wallTime()
-	w.thread, w.known = threadClock()
+	w.thread, w.known = threadTime()
 	return w
 }
 
 func (w *stopwatch) took() time.Duration {
 	wall := max(wallTime()-w.wall, 0) // someone may set the clock
-	if t, ok := threadClock(); ok && w.known {
+	if t, ok := threadTime(); ok && w.known {
 		return min(wall, t-w.thread)
 	}
 	return wall

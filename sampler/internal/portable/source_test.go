@@ -26,15 +26,12 @@ func TestSession(t *testing.T) {
 		time.Sleep(length)
 		s.Stop()
 		st, n := s.Stats(), len(r.samples)
-		if st.TicksAsked != 101 || st.TicksReached < 94 || st.TicksReached > 108 || st.Cost != time.Duration(st.TicksReached)*restart ||
-			st.Dropped != 0 || st.TicksRefused != 0 || int64(n) < 2*st.TicksReached {
-			t.Errorf("%+v after %d samples", st, n)
-		}
+		testenv.FailIf(t, st.TicksAsked != 101 || st.TicksReached < 94 || st.TicksReached > 108 || st.Cost != time.Duration(st.TicksReached)*restart ||
+			st.Dropped != 0 || st.TicksRefused != 0 || int64(n) < 2*st.TicksReached, "%+v after %d samples", st, n)
 		last := make(map[uint64]time.Duration)
 		for _, p := range r.samples {
-			if before, ok := last[p.Goroutine]; ok && (p.Time <= before || p.Gap != p.Time-before) {
-				t.Fatalf("goroutine %d at %v after %v, gap %v", p.Goroutine, p.Time, before, p.Gap)
-			}
+			before, ok := last[p.Goroutine]
+			testenv.StopIf(t, ok && (p.Time <= before || p.Gap != p.Time-before), "goroutine %d at %v after %v, gap %v", p.Goroutine, p.Time, before, p.Gap)
 			last[p.Goroutine] = p.Time
 		}
 		testenv.Same(t, "the last look", last[self()], length)
@@ -118,9 +115,7 @@ func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	held := false
 	testenv.Await(func() bool { held = ok(); return held })
-	if !held {
-		t.Fatal("the condition is still false after a minute")
-	}
+	testenv.StopIf(t, !held, "the condition is still false after a minute")
 }
 
 // TestAgreement has a goroutine that waits. It compares its sample with its own description of itself.
@@ -155,14 +150,11 @@ func TestAgreement(t *testing.T) {
 		return st[0] == (tachyon.Frame{Func: "[sync.Mutex.Lock]"})
 	})
 	testenv.Prints(t, "status and function", "0 internal/sync.runtime_SemacquireMutex", sample.Status, st[1].Func)
-	if g := r.Told[id]; g.Parent != self() || !strings.HasSuffix(g.CreatedBy, ".(*WaitGroup).Go") || !strings.Contains(g.CreatedAt, "/waitgroup.go:") {
-		t.Errorf("created by %+v", g)
-	}
+	g := r.Told[id]
+	testenv.FailIf(t, g.Parent != self() || !strings.HasSuffix(g.CreatedBy, ".(*WaitGroup).Go") || !strings.Contains(g.CreatedAt, "/waitgroup.go:"), "created by %+v", g)
 	// The callers of the witness are as runtime.Callers returned them. It has itself gone on to another line.
 	own := len(st) - len(chain)
-	if own < 2 || st[own].Func != chain[0].Function || st[own].File != chain[0].File {
-		t.Fatalf("%v does not end in %v", st, chain)
-	}
+	testenv.StopIf(t, own < 2 || st[own].Func != chain[0].Function || st[own].File != chain[0].File, "%v does not end in %v", st, chain)
 	for j, f := range chain[1:] {
 		testenv.Same(t, own+1+j, st[own+1+j], tachyon.Frame{Func: f.Function, File: f.File, Line: int32(f.Line)})
 	}
