@@ -82,9 +82,7 @@ func TestHandler(t *testing.T) {
 		inner := ""
 		for _, id := range s.Stack {
 			f := frames[id]
-			if strings.HasPrefix(f.Func, "github.com/gotach/profiler") && !strings.HasSuffix(f.File, "_test.go") {
-				t.Fatalf("a sample has %s at %s:%d", f.Func, f.File, f.Line)
-			}
+			testenv.StopIf(t, strings.HasPrefix(f.Func, "github.com/gotach/profiler") && !strings.HasSuffix(f.File, "_test.go"), "a sample has %s at %s:%d", f.Func, f.File, f.Line)
 			if inner == "" && !strings.HasPrefix(f.Func, "[") {
 				inner = f.Func
 			}

@@ -3,7 +3,6 @@
 package httpprof
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/felixge/fgprof"
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/measure"
 )
@@ -160,46 +158,4 @@ func requests(t *testing.T, url string, n int) (check func()) {
 			check()
 		}
 	}
-}
-
-// TestMeasureFinalSamples: a profile has all the time of each of many goroutines that wait, although the budget is for few samples: at
-// the end there is one of each, also if the session goes on, and in a profile of the past.
-func TestMeasureFinalSamples(t *testing.T) {
-	finalSamples(t, "seconds=1")
-	s := testenv.Must(profiler.Open(profiler.Budget(0.01), profiler.Output(filepath.Join(t.TempDir(), "x.tach"))))
-	defer s.Stop()
-	finalSamples(t, "seconds=1")
-	finalSamples(t, "last=1s")
-}
-
-func finalSamples(t *testing.T, query string) {
-	const n = 2000
-	stop := make(chan struct{})
-	defer close(stop)
-	for range n {
-		go handlerTestWait(stop)
-	}
-	if query == "last=1s" {
-		time.Sleep(time.Second)
-	}
-	code, body, _ := get(t, Handler(profiler.Budget(0.01)), "/?format=tach&"+query)
-	testenv.Same(t, string(body[:min(80, len(body))]), code, http.StatusOK)
-	r := testenv.Must(reader.New(bytes.NewReader(body)))
-	waited := map[uint64]time.Duration{}
-	src := samples(r)
-	for s := range testenv.All(t, src.Samples()) {
-		for _, id := range src.AppendStack(nil, s.Stack) {
-			if strings.HasSuffix(src.Frames()[id].Func, ".handlerTestWait") {
-				waited[s.Goroutine] += s.Wall
-			}
-		}
-	}
-	whole := 0
-	for _, d := range waited { // some have only the end of an earlier call's goroutines
-		if d >= time.Second/2 {
-			whole++
-		}
-	}
-	// The end of a session bounds the time for it, so a busy machine leaves some out.
-	testenv.FailIf(t, whole < n*95/100, "%s: of %d goroutines %d have a sample and %d half of the time", query, n, len(waited), whole)
 }

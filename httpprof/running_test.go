@@ -35,9 +35,7 @@ func TestNoSource(t *testing.T) {
 				ours[c.FID] = strings.HasSuffix(c.Name.Text, "/httpprof_test.go")
 				named = named || ours[c.FID]
 			case *nytprof.SrcLine:
-				if ours[c.FID] && strings.HasPrefix(c.Text.Text, "package httpprof") {
-					t.Fatalf("the answer has %q", c.Text.Text)
-				}
+				testenv.StopIf(t, ours[c.FID] && strings.HasPrefix(c.Text.Text, "package httpprof"), "the answer has %q", c.Text.Text)
 			}
 		}
 		return named
@@ -115,9 +113,8 @@ func TestPast(t *testing.T) {
 			testenv.FailIf(t, d.Start.Before(since) || d.Error != "", "of the last %v the session is %+v", last, d)
 			_, body, header := get(t, Handler(), fmt.Sprintf("/?last=%v", last)) // for pprof
 			p := testenv.Must(profile.ParseData(body))
-			if i, err := p.SampleIndexByName(""); err != nil || p.SampleType[i].Unit != "nanoseconds" || p.DurationNanos <= 0 || len(p.Sample) < 2 || !strings.HasSuffix(header.Get("Content-Disposition"), `profile.pb.gz"`) {
-				t.Errorf("%v, pprof shows %+v of %v, %v", header, p.SampleType, p.DurationNanos, err)
-			}
+			i, err := p.SampleIndexByName("")
+			testenv.FailIf(t, err != nil || p.SampleType[i].Unit != "nanoseconds" || p.DurationNanos <= 0 || len(p.Sample) < 2 || !strings.HasSuffix(header.Get("Content-Disposition"), `profile.pb.gz"`), "%v, pprof shows %+v of %v, %v", header, p.SampleType, p.DurationNanos, err)
 		})
 	}
 }
@@ -133,9 +130,7 @@ func checkLoad(t *testing.T, r *reader.Reader, labels, part bool) *tachyon.Metad
 	t.Helper()
 	defer r.Close()
 	m, err := r.Metadata()
-	if err != nil || m.Session == nil || m.Session.Samples != int64(r.Header().Samples) {
-		t.Fatalf("the session is %+v, the header %+v, %v", m.Session, r.Header(), err)
-	}
+	testenv.StopIf(t, err != nil || m.Session == nil || m.Session.Samples != int64(r.Header().Samples), "the session is %+v, the header %+v, %v", m.Session, r.Header(), err)
 	times, ids := map[string]time.Duration{}, map[uint64]bool{}
 	src := samples(r)
 	for s := range testenv.All(t, src.Samples()) {
@@ -174,8 +169,7 @@ func TestKeep(t *testing.T) {
 	defer s.Stop()
 	testenv.Same(t, "statuses", [2]int{keep(), keep()}, [2]int{http.StatusOK, http.StatusServiceUnavailable})
 	testenv.OK(t, s.Stop())
-	r := testenv.Must(reader.Open(path))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	testenv.Same(t, "kept", testenv.Must(r.Metadata()).Session.Kept, "slow again")
 }
 

@@ -168,9 +168,7 @@ func TestLimits(t *testing.T) {
 }
 
 // TestRest: reading parts of the time takes a fifth of the time at most, as package page holds.
-func TestRest(t *testing.T) {
-	testenv.Same(t, "rest", (&recording{}).options().Rest, true)
-}
+func TestRest(t *testing.T) { testenv.Same(t, "rest", (&recording{}).options().Rest, true) }
 
 // TestRefused: other names and other websites get nothing and start nothing.
 func TestRefused(t *testing.T) {

@@ -18,8 +18,7 @@ import (
 func TestSweep(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	mine, remove, err := Folder()
-	testenv.OK(t, err)
+	mine, remove := testenv.Must2(Folder())
 	if _, err := os.Stat(filepath.Join(mine, lockName)); err != nil {
 		testenv.Skip(t, "files cannot be locked here")
 	}
@@ -40,8 +39,7 @@ func TestSweep(t *testing.T) {
 	testenv.OK(t, os.Symlink(other, linked))
 	testenv.OK(t, os.Chmod(foreign, 0o777))
 	swept = sync.Once{} // as in another process
-	next, removeNext, err := Folder()
-	testenv.OK(t, err)
+	next, removeNext := testenv.Must2(Folder())
 	got, _ := filepath.Glob(filepath.Join(temp, "*"))
 	want := []string{mine, next, fresh, other, foreign, linked}
 	slices.Sort(want)
