@@ -109,9 +109,8 @@ func TestFirstScreens(t *testing.T) {
 		screen := strings.Join(lines[:min(40, len(lines))], "")
 		testenv.Golden(t, path+".screen", screen, os.Getenv("UPDATE_SCRIPTS") != "")
 		for _, l := range lines {
-			if l = strings.TrimSuffix(l, "\n"); utf8.RuneCountInString(l) > 80 && !strings.HasPrefix(l, "  gotach ") {
-				t.Errorf("a line of %s does not fit: %q", name, l)
-			}
+			l = strings.TrimSuffix(l, "\n")
+			testenv.FailIf(t, utf8.RuneCountInString(l) > 80 && !strings.HasPrefix(l, "  gotach "), "a line of %s does not fit: %q", name, l)
 		}
 		testenv.FailIf(t, !regexp.MustCompile(planted).MatchString(strings.Join(strings.Fields(screen), " ")), "the first screen of %s does not have %s", name, planted)
 	}

@@ -54,11 +54,7 @@ func writeFixture(path string, fill func(*fixture, []string), args ...string) {
 }
 
 // must ends the tests at an error that none of them expects.
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
+func must(err error) { testenv.Must(0, err) }
 
 func (f *fixture) add(id, ms uint64, s tachyon.Status, stack ...tachyon.Frame) {
 	if f.rename != nil {

@@ -60,8 +60,7 @@ func evilNames(f *fixture, args []string) {
 
 // hostileServer answers all with evil, and returns its address.
 func hostileServer(t *testing.T) string {
-	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
-	t.Cleanup(func() { l.Close() })
+	l := testenv.Closes(t, testenv.Must(net.Listen("tcp", "127.0.0.1:0")))
 	line := strings.NewReplacer("\r", "", "\n", "").Replace(evil)
 	go func() {
 		for {

@@ -127,8 +127,7 @@ func leaveCore(t *testing.T) string {
 	pid := cmd.Process.Pid
 	p := testenv.Must(attach.Await(context.Background(), pid))
 	for states := map[string]int{}; states["sync.Mutex.Lock"] < 7 || states["chan receive"] < 1 || states["syscall"] < 1; {
-		list, _, err := p.Goroutines()
-		must(err)
+		list, _ := testenv.Must2(p.Goroutines())
 		clear(states)
 		for _, g := range list {
 			states[g.State]++

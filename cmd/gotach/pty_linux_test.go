@@ -81,9 +81,7 @@ func (p *pty) await(t *testing.T, text string) {
 	t.Helper()
 	has := false
 	testenv.Await(func() bool { has = bytes.Contains([]byte(p.text()), []byte(text)); return has })
-	if !has {
-		t.Fatalf("no %q in %q", text, p.text())
-	}
+	testenv.StopIf(t, !has, "no %q in %q", text, p.text())
 }
 
 // end waits until the command has ended, and returns its exit code and all that it wrote.

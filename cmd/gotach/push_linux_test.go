@@ -112,9 +112,8 @@ func TestPushBeside(t *testing.T) {
 		return strings.Contains(metrics, `gotach_push_files_total{result="sent"} 3`) && strings.Contains(metrics, "\ngotach_push_ready_files 0\n")
 	})
 	for _, line := range strings.Split(strings.TrimSpace(metrics), "\n") {
-		if f := strings.Fields(line); !strings.HasPrefix(line, "# HELP gotach_push_") && !strings.HasPrefix(line, "# TYPE gotach_push_") && (len(f) != 2 || !strings.HasPrefix(line, "gotach_push_")) {
-			t.Errorf("not a line of Prometheus' format: %q", line)
-		}
+		f := strings.Fields(line)
+		testenv.FailIf(t, !strings.HasPrefix(line, "# HELP gotach_push_") && !strings.HasPrefix(line, "# TYPE gotach_push_") && (len(f) != 2 || !strings.HasPrefix(line, "gotach_push_")), "not a line of Prometheus' format: %q", line)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

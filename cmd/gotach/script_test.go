@@ -96,9 +96,7 @@ var concurrent = []string{"convert", "many", "recover", "screen", "view"}
 // TestScripts runs scripts that check the command's output and exit codes. The variables
 // $GOLDEN, $SPX and $DCPI are the folders of golden files of Tachyon, SPX and DCPI.
 // It changes the folder of the process, so no other test runs beside it.
-func TestScripts(t *testing.T) {
-	runScripts(t, true)
-}
+func TestScripts(t *testing.T) { runScripts(t, true) }
 
 // TestScriptsOfOne runs the other scripts. Their commands have one goroutine beside those that decode files, which the
 // tests of package stream and the first scripts have too.

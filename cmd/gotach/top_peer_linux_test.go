@@ -51,9 +51,7 @@ func newTmux(t *testing.T, width, height int, script string, env ...string) *tmu
 func (x *tmux) run(args ...string) string {
 	x.t.Helper()
 	out, err := exec.Command("tmux", append([]string{"-u", "-S", x.socket}, args...)...).CombinedOutput()
-	if err != nil {
-		x.t.Fatalf("tmux %v: %v\n%s", args, err, out)
-	}
+	testenv.StopIf(x.t, err != nil, "tmux %v: %v\n%s", args, err, out)
 	return string(out)
 }
 

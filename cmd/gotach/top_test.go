@@ -29,8 +29,7 @@ func newTopScreen(t *testing.T, p paint, unicode bool) *topScreen {
 func newTopScreenOf(t *testing.T, fill func(*fixture, []string), p paint, unicode bool) *topScreen {
 	path := filepath.Join(t.TempDir(), "locks.tach")
 	writeFixture(path, fill)
-	w := testenv.Must(top.File(path))
-	t.Cleanup(func() { w.Close() })
+	w := testenv.Closes(t, testenv.Must(top.File(path)))
 	s := &topScreen{t, newTopModel(t.Context(), w, 10*time.Second, p, unicode)}
 	s.m.after = func(time.Duration, func(time.Time) tea.Msg) tea.Cmd { return nil }
 	s.do(s.m.Init())
@@ -194,8 +193,7 @@ func TestTopKeys(t *testing.T) {
 
 // A file that cannot be read ends the program with the reason.
 func TestTopFails(t *testing.T) {
-	w := testenv.Must(top.File("testdata/script/help.txtar"))
-	defer w.Close()
+	w := testenv.Closes(t, testenv.Must(top.File("testdata/script/help.txtar")))
 	m := newTopModel(t.Context(), w, time.Second, false, true)
 	_, cmd := m.Update(m.poll()())
 	_, ok := cmd().(tea.QuitMsg)

@@ -33,9 +33,8 @@ func (get getter) waitFor(t *testing.T, url, query string, than int64) (s page.S
 	for end := time.Now().Add(time.Minute); s.Head == nil; time.Sleep(50 * time.Millisecond) {
 		s = page.Status{}
 		body, _ := get(fmt.Sprintf("%sdata/status?%s&generation=%d", url, query, than))
-		if err := json.Unmarshal([]byte(body), &s); err != nil || s.Error != "" || time.Now().After(end) {
-			t.Fatalf("%s: %v", body, err)
-		}
+		err := json.Unmarshal([]byte(body), &s)
+		testenv.StopIf(t, err != nil || s.Error != "" || time.Now().After(end), "%s: %v", body, err)
 	}
 	return s
 }

@@ -150,8 +150,7 @@ func TestTorn(t *testing.T) {
 			}
 			read = addr >= theStack && addr < theStack+stackSize
 		}
-		list, moved, err := s.Goroutines()
-		testenv.OK(t, err)
+		list, moved := testenv.Must2(s.Goroutines())
 		testenv.FailIf(t, moved != c.moved || len(list) != 1-c.moved, "%d moved, want %d: %+v", moved, c.moved, list)
 	}
 }
@@ -162,8 +161,7 @@ func TestScanned(t *testing.T) {
 		s := newScripted()
 		s.threads = threads
 		s.part(theG + uint64(s.program.layout.GStatus))[1] = goruntime.GScan >> 8
-		list, n, err := s.Goroutines()
-		testenv.OK(t, err)
+		list, n := testenv.Must2(s.Goroutines())
 		testenv.FailIf(t, n != moved || len(list) != 1-moved || moved == 0 && len(list[0].Frames) != 2, "in a core: %v; %d moved: %+v", threads != nil, n, list)
 	}
 }

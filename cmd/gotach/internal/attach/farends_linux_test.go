@@ -147,8 +147,7 @@ func TestReadTable(t *testing.T) {
 	defer l.Close()
 	link := linkOf(t, l.(*net.TCPListener))
 	found := map[uint64]socket{}
-	f := testenv.Must(os.Open("/proc/self/net/tcp"))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(os.Open("/proc/self/net/tcp")))
 	readTable("tcp", f, map[uint64]*descriptor{inodeOf(link): nil}, found)
 	s := found[inodeOf(link)]
 	testenv.FailIf(t, !s.listens || s.at != l.Addr().String(), "%s: %+v, want %s", link, s, l.Addr())
@@ -162,8 +161,7 @@ func linkOf(t *testing.T, s syscall.Conn) (link string) {
 
 // A connection that was dialed from a port on which the program has listened before is not one that it accepted there.
 func TestListenedBefore(t *testing.T) {
-	server := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))
-	defer server.Close()
+	server := testenv.Closes(t, testenv.Must(net.Listen("tcp", "127.0.0.1:0")))
 	for _, address := range []string{"127.0.0.1:0", "[::]:0"} { // the latter is in another table than the connection
 		r := &recorder{Process: &Process{PID: os.Getpid(), ends: newFarEnds()}}
 		name := func(s syscall.Conn) string {

@@ -93,8 +93,7 @@ func TestMeasureCPU(t *testing.T) {
 		path := filepath.Join(dir, "x.tach")
 		_ = testenv.Must(p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 50}))
 		say()
-		f := testenv.Must(reader.Open(path))
-		defer f.Close()
+		f := testenv.Closes(t, testenv.Must(reader.Open(path)))
 		if m := testenv.Must(f.Metadata()); m.Session.SourceReason == sourceNote {
 			testenv.Skip(t, "perf events are not allowed here")
 		}

@@ -68,8 +68,7 @@ func TestPeerChannels(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "x.tach")
 			recordTo(t, &target{pid: cmd.Process.Pid}, path, 500, func(stop func()) { stop() })
-			l, _, err := layoutOf(v)
-			testenv.OK(t, err)
+			l, _ := testenv.Must2(layoutOf(v))
 			got := channelsIn(t, path, !l.Semaphores)
 			testenv.SameList(t, "it waits for", got, slices.Sorted(slices.Values(want)))
 			testenv.Same(t, "channels", len(want), 4)
@@ -135,8 +134,7 @@ func TestPeerDebian(t *testing.T) {
 				if err == nil {
 					other = nil
 					before := own(address)
-					list, _, err := p.Goroutines()
-					testenv.OK(t, err)
+					list, _ := testenv.Must2(p.Goroutines())
 					same := 0
 					for _, g := range list {
 						want, ok := before[g.ID]
@@ -152,9 +150,7 @@ func TestPeerDebian(t *testing.T) {
 						return
 					}
 				}
-				if time.Now().After(deadline) {
-					t.Fatalf("the server did not start, or is not read as it says: %v\n%s", err, strings.Join(other, "\n"))
-				}
+				testenv.StopIf(t, time.Now().After(deadline), "the server did not start, or is not read as it says: %v\n%s", err, strings.Join(other, "\n"))
 			}
 		})
 	}
@@ -202,9 +198,7 @@ func TestPeerUsers(t *testing.T) {
 		cmd := exec.Command(self, "-test.run=^TestPeerUsers$")
 		cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, []string{"GOTACH_ATTACH_PID=" + strconv.Itoa(pid)}, nobody
 		out, err := cmd.CombinedOutput()
-		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-			t.Fatal(err)
-		}
+		testenv.StopIf(t, err != nil && !errors.As(err, new(*exec.ExitError)), "%v", err)
 		return string(out)
 	}
 	for _, c := range []struct {

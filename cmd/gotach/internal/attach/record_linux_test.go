@@ -28,8 +28,7 @@ import (
 func record(t *testing.T, x *target, ticks int64, after func(stop func()), noPerf ...bool) (*Recording, *reader.Reader) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	r := recordTo(t, x, path, ticks, after, noPerf...)
-	f := testenv.Must(reader.Open(path))
-	t.Cleanup(func() { f.Close() })
+	f := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	return r, f
 }
 
@@ -60,8 +59,7 @@ func samples(f *reader.Reader) *stream.Source {
 
 // withObjects are the samples of a file and the objects that goroutines waited for.
 func withObjects(t *testing.T, path string) (*stream.Source, map[int32]tachyon.Object) {
-	f := testenv.Must(reader.Open(path))
-	t.Cleanup(func() { f.Close() })
+	f := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true}))
 	return src, testenv.Must(src.Objects())
 }
@@ -70,8 +68,7 @@ func withObjects(t *testing.T, path string) (*stream.Source, map[int32]tachyon.O
 func wallOf(t *testing.T, paths ...string) (sums map[string]time.Duration, n int) {
 	var files []stream.File
 	for _, path := range paths {
-		f := testenv.Must(reader.Open(path))
-		defer f.Close()
+		f := testenv.Closes(t, testenv.Must(reader.Open(path)))
 		files = append(files, stream.File{Stream: f})
 	}
 	src := testenv.Must(stream.New(files, stream.Options{}))
@@ -230,8 +227,7 @@ func TestRotates(t *testing.T) {
 	slices.Reverse(r.Files)
 	at := time.UnixMicro(1e15).Add(ends)
 	for i, path := range r.Files { // from the last one
-		f := testenv.Must(reader.Open(path))
-		defer f.Close()
+		f := testenv.Closes(t, testenv.Must(reader.Open(path)))
 		m := testenv.Must(f.Metadata())
 		d := m.Session
 		testenv.FailIf(t, !d.SessionStart.Equal(time.UnixMicro(1e15)) || !d.Start.Add(d.Duration).Equal(at), "file %d: %+v", d.Part, d)

@@ -260,9 +260,7 @@ func (p *parca) get(path, key, value string) []byte {
 	r := testenv.Must(http.Get("http://" + p.address + path + "?" + url.Values{key: {value}}.Encode()))
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != http.StatusOK {
-		p.t.Fatalf("%s %s: %s %s %v", path, value, r.Status, b, err)
-	}
+	testenv.StopIf(p.t, err != nil || r.StatusCode != http.StatusOK, "%s %s: %s %s %v", path, value, r.Status, b, err)
 	return b
 }
 

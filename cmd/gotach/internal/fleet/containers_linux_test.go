@@ -196,8 +196,7 @@ func profiles(t *testing.T, dir string, atLeast int) (list []*profile.Profile) {
 	t.Helper()
 	paths := testenv.Files(t, filepath.Join(dir, "*.tach"), atLeast)
 	for _, path := range paths {
-		in := testenv.Must(formats.Open(path, formats.Options{}))
-		defer in.Close()
+		in := testenv.Closes(t, testenv.Must(formats.Open(path, formats.Options{})))
 		list = append(list, testenv.Must(in.Profile()))
 	}
 	return list

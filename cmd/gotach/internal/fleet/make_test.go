@@ -125,8 +125,7 @@ func reports(t *testing.T, dir string, by profile.By) map[string][2]int64 {
 	sums := map[string][2]int64{}
 	for _, p := range processes {
 		for part := 1; part <= minutes; part++ {
-			in := testenv.Must(formats.Open(p.path(dir, part), formats.Options{}))
-			defer in.Close()
+			in := testenv.Closes(t, testenv.Must(formats.Open(p.path(dir, part), formats.Options{})))
 			r := testenv.Must(in.Report(profile.ReportOptions{By: by}))
 			for _, row := range r.Rows {
 				if row.Self != 0 {

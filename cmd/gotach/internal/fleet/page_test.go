@@ -170,9 +170,7 @@ func (e *engine) run(t *testing.T, statements ...string) (out [][][]string) {
 	var errors bytes.Buffer
 	cmd.Stderr = &errors
 	b, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", e.name, err, errors.Bytes())
-	}
+	testenv.StopIf(t, err != nil, "%s: %v\n%s", e.name, err, errors.Bytes())
 	testenv.OK(t, json.Unmarshal(b, &out))
 	testenv.Same(t, "results of "+e.name, len(out), len(statements))
 	return out

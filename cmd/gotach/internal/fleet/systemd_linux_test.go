@@ -141,9 +141,7 @@ func (m *machine) try(args ...string) (string, error) {
 func (m *machine) run(args ...string) string {
 	m.t.Helper()
 	out, err := m.try(args...)
-	if err != nil {
-		m.t.Fatalf("%q: %v\n%s", args, err, out)
-	}
+	testenv.StopIf(m.t, err != nil, "%q: %v\n%s", args, err, out)
 	return out
 }
 

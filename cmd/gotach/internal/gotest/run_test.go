@@ -41,9 +41,8 @@ func goTest(t *testing.T, args ...string) (out, errs string, code int) {
 	cmd := exec.Command("go", append([]string{"test"}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
+	err := cmd.Run()
+	testenv.StopIf(t, err != nil && cmd.ProcessState == nil, "%v", err)
 	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 }
 
@@ -103,8 +102,7 @@ func ran(out string) map[test]bool {
 // labels returns the time of each test in a profile. It also returns the tests that have a function's time.
 func labels(t *testing.T, file, function string) (found, of map[test]time.Duration) {
 	t.Helper()
-	in := testenv.Must(formats.OpenAll([]string{file}, formats.Options{}))
-	defer in.Close()
+	in := testenv.Closes(t, testenv.Must(formats.OpenAll([]string{file}, formats.Options{})))
 	src := testenv.Must(in.Source(stream.Options{Labels: true}))
 	found, of = map[test]time.Duration{}, map[test]time.Duration{}
 	for s := range testenv.All(t, src.Samples()) {

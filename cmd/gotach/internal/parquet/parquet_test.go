@@ -21,8 +21,7 @@ import (
 
 // openLines opens lines in the format jsonl.
 func openLines(t *testing.T, lines ...string) *formats.Input {
-	in := testenv.Must(formats.OpenReader(strings.NewReader(strings.Join(lines, "\n")), "x.jsonl", formats.Options{}))
-	t.Cleanup(func() { in.Close() })
+	in := testenv.Closes(t, testenv.Must(formats.OpenReader(strings.NewReader(strings.Join(lines, "\n")), "x.jsonl", formats.Options{})))
 	return in
 }
 
@@ -34,9 +33,7 @@ func rows(t *testing.T, in *formats.Input, o Options) (Files, []Run, []Stack) {
 	return f, read[Run](t, f.Runs), read[Stack](t, f.Stacks)
 }
 
-func read[T any](t *testing.T, path string) []T {
-	return testenv.Must(parquet.ReadFile[T](path))
-}
+func read[T any](t *testing.T, path string) []T { return testenv.Must(parquet.ReadFile[T](path)) }
 
 const (
 	sessionLine = `{"gotach":"session","program":"shop","goos":"linux","goarch":"amd64","go_version":"go1.26","host":"web/1","pid":4711,` +
@@ -158,8 +155,7 @@ func TestJumps(t *testing.T) {
 // The sums of recorded files are those of their reports.
 func TestSums(t *testing.T) {
 	for _, name := range []string{"none.bin", "unicode.zstd.bin"} {
-		in := testenv.Must(formats.Open("../../../../testdata/tachyon/document-v2/"+name, formats.Options{}))
-		defer in.Close()
+		in := testenv.Closes(t, testenv.Must(formats.Open("../../../../testdata/tachyon/document-v2/"+name, formats.Options{})))
 		_, runs, stacks := rows(t, in, Options{})
 		leaf := map[int64]string{}
 		for _, s := range stacks {

@@ -31,9 +31,7 @@ func TestMain(m *testing.M) {
 func child(v string) int {
 	dir, to, _ := strings.Cut(v, " ")
 	target, name, key, err := Open(to, TargetOptions{})
-	if err != nil {
-		panic(err)
-	}
+	must(err)
 	target.(*otlpTarget).message = 600
 	p, err := New(Options{Dir: dir, Target: target, Name: name, Key: key, Once: true, Backoff: time.Millisecond})
 	if err == nil {

@@ -58,22 +58,6 @@ func TestCursor(t *testing.T) {
 		testenv.FailIf(t, c.known[e.name] == nil || c.known[e.name].state != stateRefused || !c.done(last), "what was written after that is not known: %+v", c)
 		c.close()
 	}
-	// What could not be written, as on a full disk, is written when there is room again.
-	c = reopen(t, dir)
-	must(c.f.Close())
-	must(os.MkdirAll(path+".new/x", 0o700))
-	lost, lostID := testEntry(6000)
-	err := c.write(fact(lost, lostID, stateSent))
-	testenv.FailIf(t, err == nil, "a line was written to a closed file")
-	must(os.RemoveAll(path + ".new"))
-	c.f = testenv.Must(os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0))
-	next, nextID := testEntry(6001)
-	must(c.write(fact(next, nextID, stateSent)))
-	must(c.close())
-	c = reopen(t, dir)
-	testenv.FailIf(t, !c.done(lost) || !c.done(next) || !c.done(last), "what could not be written is not known")
-	must(c.close())
-	testenv.SameList(t, "left", testenv.Must(filepath.Glob(filepath.Join(dir, "*.new"))), nil)
 }
 
 // A file has one id: as the program left it when it was killed, and after recovery. Other files have others.
@@ -84,8 +68,7 @@ func TestFileID(t *testing.T) {
 	p.file(t, filepath.Join(dir, "a.2.tach"), 2, false)
 	process{pid: 8, program: "shop"}.file(t, filepath.Join(dir, "b.1.tach"), 1, true)
 	copyFile(filepath.Join(dir, "a.1.tach"), filepath.Join(dir, "copy.tach"))
-	d := testenv.Must(openFolder(dir))
-	defer d.Close()
+	d := testenv.Closes(t, testenv.Must(openFolder(dir)))
 	open := func(name string) *File { return testenv.Must(openFile(d, name)) }
 	a, b, killed, other := open("a.1.tach"), open("copy.tach"), open("a.2.tach"), open("b.1.tach")
 	testenv.FailIf(t, a.ID != b.ID || a.ID == killed.ID || a.ID == other.ID || a.ID == (ID{}), "ids %v, of the copy %v, of other files %v %v", a.ID, b.ID, killed.ID, other.ID)
@@ -158,8 +141,7 @@ func write(t *testing.T, dir string, n int, at time.Time) {
 // what is refused alone is parked.
 func TestBatches(t *testing.T) {
 	dir := numbered(t, 1)
-	d := testenv.Must(openFolder(dir))
-	defer d.Close()
+	d := testenv.Closes(t, testenv.Must(openFolder(dir)))
 	f := testenv.Must(openFile(d, "1.tach"))
 	has := func(b *Batch, name string) *File {
 		if i := slices.IndexFunc(b.Files, func(f *File) bool { return f.Name == name+extension }); i >= 0 {

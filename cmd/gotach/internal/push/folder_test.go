@@ -86,10 +86,8 @@ func TestRefusedLink(t *testing.T) {
 // A file that becomes a link between the look into the directory and the reading is not read.
 func TestLinkInTime(t *testing.T) {
 	dir, _, _ := received(t, 1, 2)
-	d := testenv.Must(openFolder(dir))
-	defer d.Close()
-	entries, _, err := d.list(d)
-	must(err)
+	d := testenv.Closes(t, testenv.Must(openFolder(dir)))
+	entries, _ := testenv.Must2(d.list(d))
 	path := filepath.Join(dir, entries[0].name)
 	must(errors.Join(os.Remove(path), os.Symlink(filepath.Base(entries[1].name), path)))
 	testenv.Fails(t, "a link to a file beside it", testenv.Err(openFile(d, entries[0].name)), "symbolic link")

@@ -35,8 +35,7 @@ func TestPush(t *testing.T) {
 	killed, live := filepath.Join(dir, "killed.tach"), filepath.Join(dir, "live.tach")
 	process{pid: 7, program: "gone"}.file(t, killed, 1, false)
 	want := profiled(t, dir)
-	w := testenv.Must(writer.Create(live, writer.Options{Start: startMicros, Interval: 1000}))
-	defer w.Close()
+	w := testenv.Closes(t, testenv.Must(writer.Create(live, writer.Options{Start: startMicros, Interval: 1000})))
 	for _, name := range []string{"empty.tach", ".hidden.tach", "notes.txt"} {
 		must(os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}

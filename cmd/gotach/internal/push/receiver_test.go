@@ -170,10 +170,8 @@ func (r *receiver) sums() sums {
 // profiled returns what the profiles in a directory have.
 func profiled(t testing.TB, dir string) sums {
 	t.Helper()
-	d := testenv.Must(openFolder(dir))
-	defer d.Close()
-	entries, _, err := d.list(d)
-	must(err)
+	d := testenv.Closes(t, testenv.Must(openFolder(dir)))
+	entries, _ := testenv.Must2(d.list(d))
 	out := sums{}
 	for _, e := range entries {
 		f := testenv.Must(openFile(d, e.name))
@@ -273,8 +271,4 @@ func (p process) file(t testing.TB, path string, part int, finish bool) {
 func copyFile(from, to string) { must(os.WriteFile(to, testenv.Must(os.ReadFile(from)), 0o600)) }
 
 // must ends the tests at an error that none of them expects.
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
+func must(err error) { testenv.Must(0, err) }

@@ -38,7 +38,6 @@ func TestPeerMountNamespace(t *testing.T) {
 	path := testenv.Must(openProfile(c.Process.Pid))
 	text := testenv.Must(os.ReadFile(path + ".journal"))
 	testenv.FailIf(t, string(text) != "own\n", "%s.journal is %q", path, text)
-	f := testenv.Must(reader.Follow(path))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(reader.Follow(path)))
 	testenv.Same(t, "the path", f.Path(), path)
 }

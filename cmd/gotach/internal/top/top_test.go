@@ -136,8 +136,7 @@ func finished(t *testing.T, path string, seconds int) {
 }
 
 func open(t *testing.T, path string) *Watch {
-	w := testenv.Must(File(path))
-	t.Cleanup(func() { w.Close() })
+	w := testenv.Closes(t, testenv.Must(File(path)))
 	return w
 }
 
@@ -158,8 +157,7 @@ func lookOnly(t *testing.T, w *Watch, q Query) *Look {
 
 // samplesOf returns the samples of a file as the other commands read them.
 func samplesOf(t *testing.T, path, since, until string) *stream.Source {
-	r := testenv.Must(reader.Open(path))
-	t.Cleanup(func() { r.Close() })
+	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	o := stream.Options{Creators: true, Objects: true}
 	if since != "" {
 		o.Select = &stream.Selection{}
@@ -410,8 +408,4 @@ func TestSilence(t *testing.T) {
 }
 
 // must and have end the tests at an error that none of them expects.
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
+func must(err error) { testenv.Must(0, err) }
