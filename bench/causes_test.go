@@ -105,9 +105,7 @@ func readCauses(t *testing.T) (list []cause) {
 // rank returns the rank of the finding that is planted, from 1 on, or 0. Of a healthy program it is that of the first finding of
 // a problem.
 func (c *cause) rank(list []findings.Finding) int {
-	return 1 + slices.IndexFunc(list, func(x findings.Finding) bool {
-		return c.Healthy() && !x.Note || c.Is(x.Kind, x.Function)
-	})
+	return 1 + slices.IndexFunc(list, func(x findings.Finding) bool { return c.Healthy() && !x.Note || c.Is(x.Kind, x.Function) })
 }
 
 func texts(list []findings.Finding) string {
@@ -134,8 +132,7 @@ func buildCauses(t *testing.T, programs []cause, flags ...string) (bin string) {
 
 // sourceOf returns the samples of a file.
 func sourceOf(t *testing.T, path string, o stream.Options) *stream.Source {
-	f := testenv.Must(reader.Open(path))
-	t.Cleanup(func() { f.Close() })
+	f := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	return testenv.Must(stream.New([]stream.File{{Stream: f}}, o))
 }
 

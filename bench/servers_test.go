@@ -98,8 +98,7 @@ func buildServers(t *testing.T, tags string) (bin string) {
 func requestsOff(t *testing.T, folder string, byClients bool) (worst float64) {
 	var log map[string][][2]int64 // when each ended, and how long it took, µs
 	testenv.OK(t, json.Unmarshal(testenv.Must(os.ReadFile(filepath.Join(folder, "requests.json"))), &log))
-	file := testenv.Must(reader.Open(filepath.Join(folder, "gotach.tach")))
-	defer file.Close()
+	file := testenv.Closes(t, testenv.Must(reader.Open(filepath.Join(folder, "gotach.tach"))))
 	src := testenv.Must(stream.New([]stream.File{{Stream: file}}, stream.Options{Labels: true}))
 	r := testenv.Must(requests.Find(analyze.NewSamples("", src), requests.Options{}))
 	session := src.Metadata().Session
@@ -116,9 +115,7 @@ func requestsOff(t *testing.T, folder string, byClients bool) (worst float64) {
 		}
 		slices.Sort(took)
 		i := slices.IndexFunc(r.Rows, func(x requests.Row) bool { return x.All && !x.Aside && strings.EqualFold(x.Kind, kind) })
-		if i < 0 {
-			t.Fatalf("no row of %s", kind)
-		}
+		testenv.StopIf(t, i < 0, "no row of %s", kind)
 		row, n := &r.Rows[i], len(took)
 		t.Logf("%s: %d requests by the log, %+v", kind, n, row)
 		off := max(0, row.Low-n)
@@ -159,9 +156,7 @@ func runServer(t *testing.T, condition string, command ...string) string {
 		}
 	}
 	out, err := run()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.StopIf(t, err != nil, "%v\n%s", err, out)
 	return string(out)
 }
 

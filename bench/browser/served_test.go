@@ -198,8 +198,7 @@ func TestPeerPage(t *testing.T) {
 	if err := s.Stop(); err != nil { // the recording ends with the session
 		t.Fatal(err)
 	}
-	r := testenv.Must(reader.Open(own))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(own)))
 	testenv.FailIf(t, r.Unfinished() || r.Header().Samples == 0, "the session's own file: %+v", r.Header())
 }
 

@@ -141,9 +141,7 @@ func TestDocBounds(t *testing.T) {
 // testFiles returns the text of the files with the tests that a go test command runs.
 func testFiles(t *testing.T, command string) string {
 	pattern := regexp.MustCompile(` -run (\w+)`).FindStringSubmatch(command)
-	if pattern == nil {
-		t.Fatalf("no test in %s", command)
-	}
+	testenv.StopIf(t, pattern == nil, "no test in %s", command)
 	var text strings.Builder
 	for _, folder := range regexp.MustCompile(` (\./[\w/]+)`).FindAllStringSubmatch(command, -1) {
 		files := testenv.Must(filepath.Glob(filepath.Join(root(t), folder[1], "*_test.go")))

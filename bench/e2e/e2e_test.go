@@ -35,9 +35,7 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, stderr.String())
-	}
+	testenv.StopIf(t, err != nil, "%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, stderr.String())
 	return string(out)
 }
 

@@ -116,8 +116,7 @@ func TestProftest(t *testing.T) {
 		t.Run(tc.pattern, func(t *testing.T) {
 			text, code := tests(tc.pattern, "x.tach") // relative to the package's directory
 			testenv.Same(t, "exit code, with "+text, code, tc.code)
-			r := testenv.Must(reader.Open(filepath.Join(dir, "x.tach")))
-			defer r.Close()
+			r := testenv.Closes(t, testenv.Must(reader.Open(filepath.Join(dir, "x.tach"))))
 			testenv.FailIf(t, r.Unfinished() == tc.finished, "finished is %v, want %v", !tc.finished, tc.finished)
 			found := tc.pattern == "TestNone" || !tc.finished
 			for s := range testenv.All(t, r.Samples()) {

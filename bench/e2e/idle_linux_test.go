@@ -92,8 +92,7 @@ type farEnds struct{ postgres, redis string }
 // 98 % of the time must have one.
 func (f *farEnds) check(t *testing.T, path string) {
 	t.Helper()
-	file := testenv.Must(reader.Open(path))
-	defer file.Close()
+	file := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	src := testenv.Must(stream.New([]stream.File{{Stream: file}}, stream.Options{Objects: true}))
 	peers := testenv.Must(src.Peers())
 	accepts := map[string]bool{} // addresses of the program's listeners

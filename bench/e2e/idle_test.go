@@ -69,8 +69,7 @@ type idleResult struct {
 
 func idleResultOf(t *testing.T, profile, log string) *idleResult {
 	t.Helper()
-	f := testenv.Must(reader.Open(profile))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(reader.Open(profile)))
 	src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Labels: true, Creators: true, Objects: true}))
 	r := &idleResult{stacks: map[string]time.Duration{}}
 	serves := r.read(t, log, f.Header().Start)
@@ -131,8 +130,7 @@ func during(list []served, at uint64) bool {
 // read reads the log of testdata/peers: for each goroutine the times in which it serves requests.
 func (r *idleResult) read(t *testing.T, path string, start uint64) map[uint64][]served {
 	t.Helper()
-	f := testenv.Must(os.Open(path))
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(os.Open(path)))
 	var in io.Reader = f
 	if strings.HasSuffix(path, ".gz") {
 		in = testenv.Must(gzip.NewReader(f))
@@ -165,8 +163,7 @@ func TestWaitsRecordings(t *testing.T) {
 		"redis": {"a response of Redis", "a free connection of go-redis"},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			f := testenv.Must(reader.Open("testdata/idle/" + kind + "-load.tach"))
-			defer f.Close()
+			f := testenv.Closes(t, testenv.Must(reader.Open("testdata/idle/"+kind+"-load.tach")))
 			src := testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{Objects: true, Creators: true}))
 			w := testenv.Must(locks.FindWaits(analyze.NewSamples(kind, src), locks.WaitOptions{Func: regexp.MustCompile(`^main\.loop$`)}))
 			found := map[string]time.Duration{}

@@ -50,8 +50,7 @@ func TestMeasureStacks(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		testenv.OK(t, s.Stop())
-		file := testenv.Must(reader.Open(path))
-		defer file.Close()
+		file := testenv.Closes(t, testenv.Must(reader.Open(path)))
 		source := testenv.Must(stream.New([]stream.File{{Stream: file}}, stream.Options{Labels: true, Creators: true}))
 		samples, session := analyze.NewSamples("", source), source.Metadata().Session
 		tick := session.Duration / time.Duration(max(1, session.TicksReached))
@@ -63,9 +62,8 @@ func TestMeasureStacks(t *testing.T) {
 			if i == 0 {
 				testenv.Has(t, "gotach stacks", run(t, "", nil, bin, "stacks", path, "--at", at), text)
 			}
-			if s, _, _ := stack.ScanSnapshot(strings.NewReader(text), new(bytes.Buffer), stack.DefaultOpts()); s == nil || len(s.Goroutines) != len(then.Goroutines) {
-				t.Fatalf("panicparse does not read %d goroutines from %q", len(then.Goroutines), text)
-			}
+			s, _, _ := stack.ScanSnapshot(strings.NewReader(text), new(bytes.Buffer), stack.DefaultOpts())
+			testenv.StopIf(t, s == nil || len(s.Goroutines) != len(then.Goroutines), "panicparse does not read %d goroutines from %q", len(then.Goroutines), text)
 			ours, seen := map[int]*gostackparse.Goroutine{}, map[int]time.Duration{}
 			for n, g := range parsed(t, text) {
 				ours[g.ID], seen[g.ID] = g, then.Goroutines[n].Seen.Abs()
@@ -155,8 +153,7 @@ func inStates(t *testing.T) (end func()) {
 			}
 		}
 	})
-	r, w, err := os.Pipe()
-	testenv.OK(t, err)
+	r, w := testenv.Must2(os.Pipe())
 	start(4, func() { _, _ = r.Read(make([]byte, 1)) })
 	var raw [2]int
 	testenv.OK(t, syscall.Pipe(raw[:]))

@@ -89,8 +89,7 @@ func proxy(t *testing.T, cache string, others ...string) []string {
 // pack makes the zip file of a module: all files of a folder that are in no module below it.
 func pack(t *testing.T, folder, file, prefix string) {
 	t.Helper()
-	out := testenv.Must(os.Create(file))
-	defer out.Close()
+	out := testenv.Closes(t, testenv.Must(os.Create(file)))
 	w := zip.NewWriter(out)
 	testenv.OK(t, filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -33,8 +33,7 @@ func TestPeerReleaseCommand(t *testing.T) {
 		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	run(t, dir, env, gotach, "test", "./...")
-	r := testenv.Must(reader.Open(filepath.Join(dir, "test.tach")))
-	defer r.Close()
+	r := testenv.Closes(t, testenv.Must(reader.Open(filepath.Join(dir, "test.tach"))))
 	testenv.FailIf(t, r.Header().Samples == 0, "gotach test has no samples")
 }
 
@@ -83,9 +82,7 @@ func TestPeerReleaseLibrary(t *testing.T) {
 func TestPeerReadmeProfile(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, "README.md"), "\n## Profile your program\n")
 	blocks := regexp.MustCompile("(?ms)^```(go|sh)\n(.*?)^```\n").FindAllStringSubmatch(section, 2)
-	if len(blocks) < 2 || blocks[0][1] != "go" || blocks[1][1] != "sh" {
-		t.Fatalf("README.md does not show a program and the commands: %q", blocks)
-	}
+	testenv.StopIf(t, len(blocks) < 2 || blocks[0][1] != "go" || blocks[1][1] != "sh", "README.md does not show a program and the commands: %q", blocks)
 	dir, bin := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":  "module example.com/yours\n\ngo 1.25.0\n",

@@ -101,9 +101,8 @@ func slowest(t *testing.T, dir string) string {
 			Wall  int64 `json:"ns"`
 		} `json:"slowest"`
 	}
-	if err := json.Unmarshal([]byte(gotach(t, dir, `requests sqlite.tach --func 'main.saveOrder$' --json`)), &r); err != nil || len(r.Slowest) == 0 {
-		t.Fatalf("%d slow requests: %v", len(r.Slowest), err)
-	}
+	err := json.Unmarshal([]byte(gotach(t, dir, `requests sqlite.tach --func 'main.saveOrder$' --json`)), &r)
+	testenv.StopIf(t, err != nil || len(r.Slowest) == 0, "%d slow requests: %v", len(r.Slowest), err)
 	s := r.Slowest[0]
 	return fmt.Sprintf("--since %.2fs --until %.2fs", float64(s.Start)/1e6, float64(s.Start)/1e6+float64(s.Wall)/1e9)
 }
@@ -195,7 +194,6 @@ func profileCase(t *testing.T, cmd *exec.Cmd, out string, load func()) {
 	load()
 	testenv.Fails(t, "to end the program", cmd.Process.Signal(syscall.SIGTERM), "")
 	_ = cmd.Wait() // most of the programs end by the signal
-	if _, err := os.Stat(out); err != nil || t.Failed() {
-		t.Fatalf("%v\n%s", err, said.String())
-	}
+	_, err := os.Stat(out)
+	testenv.StopIf(t, err != nil || t.Failed(), "%v\n%s", err, said.String())
 }

@@ -171,9 +171,8 @@ func moduleIn(t *testing.T, goroot, work, module string) (dir string) {
 		if strings.Contains(module, "@") {
 			var got struct{ Dir, Error string }
 			out := gocmd(t, goroot, t.TempDir(), "mod", "download", "-json", module)
-			if err := json.Unmarshal([]byte(out), &got); err != nil || got.Dir == "" {
-				t.Fatalf("go mod download %s: %v %s", module, err, got.Error)
-			}
+			err := json.Unmarshal([]byte(out), &got)
+			testenv.StopIf(t, err != nil || got.Dir == "", "go mod download %s: %v %s", module, err, got.Error)
 			module = got.Dir
 		}
 		testenv.OK(t, os.CopyFS(dir, os.DirFS(module)))
@@ -252,8 +251,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 	if s.skip != "" {
 		args = append(args, "-test.skip="+s.skip)
 	}
-	out := testenv.Must(os.Create(log))
-	defer out.Close()
+	out := testenv.Closes(t, testenv.Must(os.Create(log)))
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = p.dir
 	cmd.Stdout, cmd.Stderr = out, out
@@ -275,9 +273,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 	err := cmd.Wait()
 	r.killed = !quit.Stop()
 	r.took = time.Since(begin)
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
+	testenv.StopIf(t, err != nil && !errors.As(err, new(*exec.ExitError)), "%v", err)
 	r.end = cmd.ProcessState.String()
 	r.verdict = verdicts(t, p, log)
 	return r
@@ -286,8 +282,7 @@ func start(t *testing.T, s suite, p pkg, binary, log string, env ...string) run 
 // verdicts parses the output of a test binary with go tool test2json.
 func verdicts(t *testing.T, p pkg, log string) map[string]string {
 	t.Helper()
-	in := testenv.Must(os.Open(log))
-	defer in.Close()
+	in := testenv.Closes(t, testenv.Must(os.Open(log)))
 	cmd := exec.Command("go", "tool", "test2json", "-p", p.path)
 	cmd.Stdin = in
 	v := map[string]string{}

@@ -29,9 +29,7 @@ type suite struct {
 func (s *suite) read(t *testing.T) {
 	page := testenv.Must(os.ReadFile(harmPage))
 	m := regexp.MustCompile(`(?m)^\| ` + s.name + ` \| (?:the standard library|` + "`(.*)`" + `) \| (.*) \| (all|most|some) \|$`).FindSubmatch(page)
-	if m == nil || (string(m[3]) == "some") != (s.run != "") || (string(m[3]) == "all") != (s.run+s.skip == "") {
-		t.Fatalf("%s: its row is %q", s.name, m)
-	}
+	testenv.StopIf(t, m == nil || (string(m[3]) == "some") != (s.run != "") || (string(m[3]) == "all") != (s.run+s.skip == ""), "%s: its row is %q", s.name, m)
 	s.module, s.pkgs = string(m[1]), strings.Split(strings.ReplaceAll(string(m[2]), "`", ""), ", ")
 }
 

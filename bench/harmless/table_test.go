@@ -302,8 +302,6 @@ func part(t *testing.T, name string) string {
 	t.Helper()
 	_, rest, begun := strings.Cut(string(testenv.Must(os.ReadFile(harmPage))), "<!-- "+name+" -->\n")
 	got, _, ended := strings.Cut(rest, "<!-- /"+name+" -->\n")
-	if !begun || !ended {
-		t.Fatalf("%s has no place for %s", harmPage, name)
-	}
+	testenv.StopIf(t, !begun || !ended, "%s has no place for %s", harmPage, name)
 	return got
 }

@@ -73,10 +73,8 @@ func decode(t rapid.TB, b []byte) *pb.ProfilesData {
 	testenv.FailIf(t, !bytes.Equal(b, reference), "not the bytes that the reference writes:\n%q\n%q", b, reference)
 	dict := d.Dictionary
 	zero := &pb.Link{TraceId: make([]byte, 16), SpanId: make([]byte, 8)}
-	if !proto.Equal(dict.MappingTable[0], &pb.Mapping{}) || !proto.Equal(dict.LocationTable[0], &pb.Location{}) || !proto.Equal(dict.FunctionTable[0], &pb.Function{}) ||
-		!proto.Equal(dict.AttributeTable[0], &pb.KeyValueAndUnit{}) || !proto.Equal(dict.StackTable[0], &pb.Stack{}) || dict.StringTable[0] != "" || !proto.Equal(dict.LinkTable[0], zero) {
-		t.Errorf("the first entries of the dictionary are not zero: %v", dict)
-	}
+	testenv.FailIf(t, !proto.Equal(dict.MappingTable[0], &pb.Mapping{}) || !proto.Equal(dict.LocationTable[0], &pb.Location{}) || !proto.Equal(dict.FunctionTable[0], &pb.Function{}) ||
+		!proto.Equal(dict.AttributeTable[0], &pb.KeyValueAndUnit{}) || !proto.Equal(dict.StackTable[0], &pb.Stack{}) || dict.StringTable[0] != "" || !proto.Equal(dict.LinkTable[0], zero), "the first entries of the dictionary are not zero: %v", dict)
 	unique(t, "strings", dict.StringTable)
 	unique(t, "functions", dict.FunctionTable)
 	unique(t, "locations", dict.LocationTable)
@@ -256,8 +254,7 @@ func TestOTLPSums(t *testing.T) {
 }
 
 func testSums(t *testing.T, path string) {
-	in := testenv.Must(formats.Open(path, formats.Options{}))
-	defer in.Close()
+	in := testenv.Closes(t, testenv.Must(formats.Open(path, formats.Options{})))
 	var b bytes.Buffer
 	testenv.OK(t, in.Write(&b, "otlp", formats.Options{}))
 	var d pb.ProfilesData
