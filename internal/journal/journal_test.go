@@ -144,7 +144,7 @@ func TestBusy(t *testing.T) {
 	testenv.OK(t, j.Close())
 	testenv.Same(t, "the journal of a writer that has gone is held", testenv.Must(Held(path)), false)
 	testenv.Is(t, "Held without a journal", testenv.Err(Held(path+"x")), os.ErrNotExist)
-	f := testenv.Closes(t, testenv.Must(Lock(path)))
+	testenv.Closes(t, testenv.Must(Lock(path)))
 	testenv.Is(t, "Create during a recovery", testenv.Err(Create(path, head)), ErrBusy)
 }
 

@@ -13,7 +13,6 @@ import (
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/goruntime"
-	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
