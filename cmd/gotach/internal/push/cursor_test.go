@@ -58,6 +58,22 @@ func TestCursor(t *testing.T) {
 		testenv.FailIf(t, c.known[e.name] == nil || c.known[e.name].state != stateRefused || !c.done(last), "what was written after that is not known: %+v", c)
 		c.close()
 	}
+	// What could not be written, as on a full disk, is written when there is room again.
+	c = reopen(t, dir)
+	must(c.f.Close())
+	must(os.MkdirAll(path+".new/x", 0o700))
+	lost, lostID := testEntry(6000)
+	err := c.write(fact(lost, lostID, stateSent))
+	testenv.FailIf(t, err == nil, "a line was written to a closed file")
+	must(os.RemoveAll(path + ".new"))
+	c.f = testenv.Must(os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0))
+	next, nextID := testEntry(6001)
+	must(c.write(fact(next, nextID, stateSent)))
+	must(c.close())
+	c = reopen(t, dir)
+	testenv.FailIf(t, !c.done(lost) || !c.done(next) || !c.done(last), "what could not be written is not known")
+	must(c.close())
+	testenv.SameList(t, "left", testenv.Must(filepath.Glob(filepath.Join(dir, "*.new"))), nil)
 }
 
 // A file has one id: as the program left it when it was killed, and after recovery. Other files have others.
