@@ -51,19 +51,17 @@ type seenCaller struct {
 }
 
 func load(t testing.TB, file string) *Data {
-	f := testenv.Closes(t, testenv.Must(os.Open(file)))
-	return testenv.Must(Load(f))
+	return testenv.Must(Load(testenv.Closes(t, testenv.Must(os.Open(file)))))
 }
 
 // Files and subs must be as Devel::NYTProf::Data has them.
 func TestLoadAgainstRealReader(t *testing.T) {
 	checked := 0
 	for _, file := range goldens(t) {
-		b, err := os.ReadFile(file + ".check.json")
 		if file == cutOff {
 			continue
 		}
-		testenv.OK(t, err)
+		b := testenv.Must(os.ReadFile(file + ".check.json"))
 		// Perl printed c20's largest double with 15 digits, which is more than it.
 		b = bytes.ReplaceAll(b, []byte("1.79769313486232e+308"), []byte("1.797693134862315e+308"))
 		var want seen
@@ -142,8 +140,7 @@ func compareSubs(t *testing.T, d *Data, want []seenSub) {
 }
 
 func TestLoadCutOff(t *testing.T) {
-	f := testenv.Closes(t, testenv.Must(os.Open(cutOff)))
-	d, err := Load(f)
+	d, err := Load(testenv.Closes(t, testenv.Must(os.Open(cutOff))))
 	testenv.Same(t, "a FormatError", errors.As(err, new(*FormatError)), true)
 	var n int64
 	for _, lt := range d.Files[0].Lines {

@@ -30,8 +30,7 @@ const cutOff = "testdata/c17-killed.nytprof"
 
 // wantChunks returns what the real reader handed to its callback for a golden.
 func wantChunks(t testing.TB, file string) []string {
-	want := testenv.Must(os.ReadFile(file + ".jsonl"))
-	return strings.Split(strings.TrimSuffix(string(want), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(string(testenv.Must(os.ReadFile(file+".jsonl"))), "\n"), "\n")
 }
 
 // unmarked undoes, in a line of JSON, how a string was marked: perl's UTF-8 mark
@@ -47,8 +46,7 @@ func unmarked(t testing.TB, line string) any {
 		if s, ok := m["utf8"].(string); ok {
 			v[i] = s
 		} else if s, ok := m["hex"].(string); ok {
-			b := testenv.Must(hex.DecodeString(s))
-			v[i] = string(b)
+			v[i] = string(testenv.Must(hex.DecodeString(s)))
 		}
 	}
 	return v
@@ -131,9 +129,7 @@ func TestTruncation(t *testing.T) {
 			var got []byte
 			var last error
 			for c, err := range NewReader(iotest.HalfReader(bytes.NewReader(b[:cut]))).Chunks() {
-				if last != nil {
-					t.Fatalf("%s cut at %d: goes on after an error", file, cut)
-				}
+				testenv.FailIf(t, last != nil, "%s cut at %d: goes on after an error", file, cut)
 				if last = err; err == nil {
 					got = appendJSON(got, c)
 				}

@@ -178,22 +178,18 @@ func TestDiskFull(t *testing.T) {
 	for _, uncompressed := range []bool{false, true} {
 		o := Options{Uncompressed: uncompressed}
 		whole := new(disk)
-		if n, first, err := tryDisk(t, whole, o); n != several || first != nil || err != nil {
-			t.Fatal(n, first, err)
-		}
+		n, first, closed := tryDisk(t, whole, o)
+		testenv.Prints(t, "a whole file", fmt.Sprint(several, " <nil> <nil>"), n, first, closed)
 		tables := len(whole.Bytes) - int(whole.read(t).Header().StringOffset)
 		most := uint64(0)
 		for size := 70; size < len(whole.Bytes); size += len(whole.Bytes) / 9 {
 			d := &disk{size: size}
 			_, first, err := tryDisk(t, d, o)
 			testenv.FailIf(t, first != nil && !errors.Is(first, errDisk) || !errors.Is(err, errDisk), "%d of %d bytes: %v, Close says %v", size, len(whole.Bytes), first, err)
-			if strings.Contains(err.Error(), "the file was finished") != (d.Bytes[0] != 0) {
-				t.Fatalf("%d bytes: %v, but the header starts %x", size, err, d.Bytes[:4])
-			}
+			testenv.FailIf(t, strings.Contains(err.Error(), "the file was finished") != (d.Bytes[0] != 0), "%d bytes: %v, but the header starts %x", size, err, d.Bytes[:4])
 			if d.Bytes[0] == 0 {
-				if size > tachyon.HeaderSize+len(wire.EndRegion(tachyon.CompressionZstd, tachyon.HeaderSize, false))+tables {
-					t.Errorf("%d bytes: no file though the tables of %d bytes fit", size, tables)
-				}
+				least := tachyon.HeaderSize + len(wire.EndRegion(tachyon.CompressionZstd, tachyon.HeaderSize, false)) + tables
+				testenv.FailIf(t, size > least, "%d bytes: no file though the tables of %d bytes fit", size, tables)
 				continue
 			}
 			got := d.read(t)
@@ -314,9 +310,7 @@ func TestForget(t *testing.T) {
 			}
 			testenv.OK(t, errors.Join(w.Forget(id, 0), w.Forget(stays+1, 0)))
 		}
-		if len(w.threads.byKey) > 1 || len(w.threads.list) > 2 {
-			t.Errorf("%d threads, the memory of %d after all but one have ended", len(w.threads.byKey), len(w.threads.list))
-		}
+		testenv.FailIf(t, len(w.threads.byKey) > 1 || len(w.threads.list) > 2, "%d threads, the memory of %d after all but one have ended", len(w.threads.byKey), len(w.threads.list))
 		testenv.OK(t, w.Close())
 		i := 0
 		for s, err := range d.read(t).Samples() {

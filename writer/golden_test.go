@@ -69,8 +69,7 @@ func writeThenRead(t *rapid.T) {
 		Start:        rapid.Uint64Max(tachyon.MaxTime).Draw(t, "start"),
 		Interval:     rapid.Uint64Max(tachyon.MaxTime).Draw(t, "interval"),
 	}
-	w, err := Create(path, o)
-	testenv.OK(t, err)
+	w := testenv.Must(Create(path, o))
 	frames := rapid.SliceOfN(drawFrame, 1, 12).Draw(t, "frames")
 	threads := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) reader.Thread {
 		return reader.Thread{ID: rapid.Uint64().Draw(t, "thread"), Interpreter: rapid.Uint32Max(2).Draw(t, "interpreter")}
@@ -87,11 +86,10 @@ func writeThenRead(t *rapid.T) {
 			for _, f := range stack {
 				s.Stack = append(s.Stack, w.Intern(f))
 			}
-			err = w.Write(&s)
+			testenv.OK(t, w.Write(&s))
 		} else {
-			err = w.WriteFrames(&s, stack)
+			testenv.OK(t, w.WriteFrames(&s, stack))
 		}
-		testenv.OK(t, err)
 		last[k] = stack
 		want[k] = append(want[k], told{s.Time, s.Status, asStored(stack, o.Layout)})
 	}
@@ -101,9 +99,8 @@ func writeThenRead(t *rapid.T) {
 	}
 	testenv.OK(t, w.Close())
 	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
-	if h := r.Header(); h.Start != o.Start || h.Interval != o.Interval || h.Layout != o.Layout || int(h.Threads) != len(want) {
-		t.Fatalf("header %+v of options %+v", h, o)
-	}
+	h := r.Header()
+	testenv.FailIf(t, h.Start != o.Start || h.Interval != o.Interval || h.Layout != o.Layout || int(h.Threads) != len(want), "header %+v of options %+v", h, o)
 	testenv.Same(t, "a checksum", testenv.Must(r.VerifyChecksum()), meta > 0)
 	if got := r.MetadataObjects(); meta > 0 && len(got) != meta+1 {
 		t.Fatalf("%d metadata objects, want %d and a checksum", len(got), meta)
@@ -195,9 +192,8 @@ func TestGoldens(t *testing.T) {
 				got := unpack(t, f.Bytes)
 				testenv.FailIf(t, !bytes.Equal(got, want), "%s/%s, way %d: %d other bytes, want %d", folder, name, i, len(got), len(want))
 				// CPython's zstd takes 5.14 bytes for a sample of big.
-				if n := len(f.Bytes); !p.o.Uncompressed && (n*100 > len(packed)*108 || name == "big" && n*100 > 545*len(p.samples)) {
-					t.Errorf("%s: %d bytes compressed, CPython %d", name, n, len(packed))
-				}
+				n := len(f.Bytes)
+				testenv.FailIf(t, !p.o.Uncompressed && (n*100 > len(packed)*108 || name == "big" && n*100 > 545*len(p.samples)), "%s: %d bytes compressed, CPython %d", name, n, len(packed))
 			}
 		}
 	}

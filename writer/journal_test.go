@@ -55,9 +55,7 @@ func TestEveryWriteFailsWithJournal(t *testing.T) {
 	for _, uncompressed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "x.tach")
 		w, f := createFaulty(t, path, Options{Uncompressed: uncompressed})
-		if n, err := feed(w, 0, several); n != several {
-			t.Fatal(err)
-		}
+		testenv.Must(feed(w, 0, several))
 		testenv.OK(t, w.Close())
 		writes := f.writes
 		keeps(t, path, several, true)
@@ -194,16 +192,26 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// Create does not change a file that is no profile, also not behind a link, and leaves no journal beside it.
-func TestNotProfile(t *testing.T) {
+// Create overwrites what can hold nothing: a finished profile, an empty file, and an unfinished profile whose journal is missing. It does
+// not change a file that is no profile. Both are so behind a link, and no journal is left beside it.
+func TestFound(t *testing.T) {
 	whole := finished(t)
-	for name, b := range map[string][]byte{
-		"text":             []byte("precious, and longer than the header of a profile is; nobody has a copy of it."),
-		"a few bytes":      {1},
-		"a cut header":     whole[:tachyon.HeaderSize-1],
-		"a disk's image":   make([]byte, 4096),
-		"one zero byte":    {0},
-		"another's header": append([]byte("TACH"), make([]byte, 4096)...)[1:],
+	for name, c := range map[string]struct {
+		found []byte
+		want  error
+	}{
+		"text":                 {[]byte("precious, and longer than the header of a profile is; nobody has a copy of it."), ErrNotProfile},
+		"a few bytes":          {[]byte{1}, ErrNotProfile},
+		"a cut header":         {whole[:tachyon.HeaderSize-1], ErrNotProfile},
+		"a disk's image":       {make([]byte, 4096), ErrNotProfile},
+		"one zero byte":        {[]byte{0}, ErrNotProfile},
+		"another's header":     {append([]byte("TACH"), make([]byte, 4096)...)[1:], ErrNotProfile},
+		"finished":             {whole, nil},
+		"empty":                {nil, nil},
+		"without journal":      {append(make([]byte, tachyon.HeaderSize), whole[tachyon.HeaderSize:]...), nil},
+		"empty, no journal":    {make([]byte, tachyon.HeaderSize), nil},
+		"of the other layout":  {append([]byte{0x48, 0x43, 0x41, 0x54, 1}, make([]byte, 100)...), nil},
+		"of a big-endian host": {append([]byte("TACH\x00\x00\x00\x01"), make([]byte, 100)...), nil},
 	} {
 		for _, link := range []bool{false, true} {
 			dir := t.TempDir()
@@ -213,30 +221,17 @@ func TestNotProfile(t *testing.T) {
 				file = filepath.Join(dir, "precious")
 				testenv.OK(t, os.Symlink("precious", path))
 			}
-			testenv.OK(t, os.WriteFile(file, b, 0o600))
-			testenv.Is(t, fmt.Sprintf("%s, link %v", name, link), testenv.Err(Create(path, Options{})), ErrNotProfile)
-			testenv.Same(t, name, string(testenv.Must(os.ReadFile(file))), string(b))
-			testenv.Same(t, name, len(testenv.Must(filepath.Glob(filepath.Join(dir, "*.journal")))), 0)
+			testenv.OK(t, os.WriteFile(file, c.found, 0o600))
+			w, err := Create(path, Options{})
+			testenv.Is(t, fmt.Sprintf("%s, link %v", name, link), err, c.want)
+			if err != nil {
+				testenv.Same(t, name, string(testenv.Must(os.ReadFile(file))), string(c.found))
+			} else {
+				testenv.Same(t, name+" is kept", w.Kept(), "")
+				testenv.OK(t, w.Close())
+			}
+			testenv.SameList(t, name, testenv.Must(fs.Glob(os.DirFS(dir), "*")), map[bool][]string{false: {"x.tach"}, true: {"precious", "x.tach"}}[link])
 		}
-	}
-}
-
-// Create overwrites what can hold nothing: a finished profile, an empty file, and an unfinished profile whose journal is missing.
-func TestOverwritten(t *testing.T) {
-	whole := finished(t)
-	for name, b := range map[string][]byte{
-		"finished":             whole,
-		"empty":                nil,
-		"without journal":      append(make([]byte, tachyon.HeaderSize), whole[tachyon.HeaderSize:]...),
-		"empty, no journal":    make([]byte, tachyon.HeaderSize),
-		"of the other layout":  append([]byte{0x48, 0x43, 0x41, 0x54, 1}, make([]byte, 100)...),
-		"of a big-endian host": append([]byte("TACH\x00\x00\x00\x01"), make([]byte, 100)...),
-	} {
-		path := filepath.Join(t.TempDir(), "x.tach")
-		testenv.OK(t, os.WriteFile(path, b, 0o600))
-		w := testenv.Must(Create(path, Options{}))
-		testenv.OK(t, w.Close())
-		testenv.Same(t, name, fmt.Sprint(len(testenv.Must(filepath.Glob(filepath.Join(filepath.Dir(path), "*")))), w.Kept()), "1")
 	}
 }
 
@@ -316,9 +311,8 @@ func goroutinesIn(t *testing.T, path string) (n int, progress time.Duration) {
 	t.Helper()
 	m := metadata(t, path)
 	for i, g := range m.Goroutines {
-		if want := aGoroutine(i); !reflect.DeepEqual(g, want) {
-			t.Fatalf("goroutine %d is %+v, want %+v", i, g, want)
-		}
+		want := aGoroutine(i)
+		testenv.FailIf(t, !reflect.DeepEqual(g, want), "goroutine %d is %+v, want %+v", i, g, want)
 	}
 	if m.Session != nil {
 		progress = m.Session.Duration
@@ -338,9 +332,8 @@ func TestEveryInstantOfRecords(t *testing.T) {
 		look := func() {
 			instants++
 			n, progress := goroutinesIn(t, path)
-			if i := int(progress); n != taken && n != taken+1 || i != taken && i != taken+1 {
-				t.Fatalf("%d goroutines were accepted, a kill leaves %d and the progress %d", taken, n, i)
-			}
+			i := int(progress)
+			testenv.FailIf(t, n != taken && n != taken+1 || i != taken && i != taken+1, "%d goroutines were accepted, a kill leaves %d and the progress %d", taken, n, i)
 		}
 		for ; taken < goroutines; taken++ {
 			full := len(w.records.open) > wire.BlockSize-300

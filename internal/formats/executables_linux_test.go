@@ -66,8 +66,7 @@ func TestDCPIOfASession(t *testing.T) {
 			t.Fatalf("files are %q", files)
 		}
 		for i, want := range []uint64{700, 2000} {
-			p := testenv.Must(dcpi.ReadFile(files[i], dcpi.Options{}))
-			_, samples := p.Total()
+			_, samples := testenv.Must(dcpi.ReadFile(files[i], dcpi.Options{})).Total()
 			testenv.Same(t, files[i], samples, n*want)
 		}
 	}

@@ -163,8 +163,7 @@ func TestSPXErrorAgain(t *testing.T) {
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "late.txt.gz"), testenv.Must(os.ReadFile(golden+".txt.gz")), 0o600))
 	in := openInput(t, filepath.Join(dir, name), Options{})
 	for range 2 {
-		_, err := in.Source(stream.Options{})
-		testenv.Fails(t, name, err, "is beyond the limit")
+		testenv.Fails(t, name, testenv.Err(in.Source(stream.Options{})), "is beyond the limit")
 	}
 }
 
@@ -252,11 +251,9 @@ func TestDCPINeedsAddresses(t *testing.T) {
 		session(t, nil):                   "has no addresses of instructions, and names no executable",
 		goldens + "/document-v2/tiny.bin": "was not recorded by gotach",
 	} {
-		err := convert(in, filepath.Join(t.TempDir(), "db"), "dcpi", Options{})
-		testenv.Fails(t, in, err, want)
+		testenv.Fails(t, in, convert(in, filepath.Join(t.TempDir(), "db"), "dcpi", Options{}), want)
 	}
-	err := convert(filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"), filepath.Join(t.TempDir(), "x.tach"), "", Options{})
-	testenv.Fails(t, "", err, "a dcpi file has only sums")
+	testenv.Fails(t, "", convert(filepath.Join(dcpiGoldens, "1-go-sparse.dcpi"), filepath.Join(t.TempDir(), "x.tach"), "", Options{}), "a dcpi file has only sums")
 }
 
 func TestDCPILax(t *testing.T) {
@@ -272,9 +269,8 @@ const perlGoldens = "../../nytprof/testdata"
 func TestNYTProf(t *testing.T) {
 	file := perlGoldens + "/c01-fib.nytprof"
 	in := openInput(t, file, Options{})
-	if r := report(t, file).Rows[0]; r.Name != "main::fib" || r.Called == nil || *r.Called != 134 || r.Line != 3 || !strings.HasSuffix(r.File, "fib.pl") {
-		t.Errorf("first row %+v", r)
-	}
+	r := report(t, file).Rows[0]
+	testenv.FailIf(t, r.Name != "main::fib" || r.Called == nil || *r.Called != 134 || r.Line != 3 || !strings.HasSuffix(r.File, "fib.pl"), "first row %+v", r)
 	var dump bytes.Buffer
 	testenv.OK(t, in.Dump(&dump))
 	testenv.Same(t, "lines of the dump, one for each chunk", bytes.Count(dump.Bytes(), []byte("\n")), bytes.Count(testenv.Must(os.ReadFile(file+".jsonl")), []byte("\n")))

@@ -359,8 +359,7 @@ func stopsIn(t *testing.T, paths ...string) string {
 	t.Helper()
 	var files []stream.File
 	for _, path := range paths {
-		r := testenv.Closes(t, testenv.Must(reader.Open(path)))
-		files = append(files, stream.File{Name: path, Stream: r})
+		files = append(files, stream.File{Name: path, Stream: testenv.Closes(t, testenv.Must(reader.Open(path)))})
 	}
 	src := testenv.Must(stream.New(files, stream.Options{}))
 	var b strings.Builder

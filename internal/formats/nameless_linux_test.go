@@ -36,7 +36,6 @@ func TestReplaceLeavesNothing(t *testing.T) {
 			testenv.OK(t, os.Chmod(out, 0o640))
 		}
 	}
-	fi := testenv.Must(os.Stat(out))
-	testenv.Same(t, "the file", fmt.Sprint(string(testenv.Must(os.ReadFile(out))), fi.Mode()), "second-rw-r-----")
+	testenv.Same(t, "the file", fmt.Sprint(string(testenv.Must(os.ReadFile(out))), testenv.Must(os.Stat(out)).Mode()), "second-rw-r-----")
 	testenv.Same(t, "files left", len(testenv.Must(os.ReadDir(dir))), 1)
 }

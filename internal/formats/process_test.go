@@ -235,7 +235,5 @@ func TestInfoOfDamagedSamples(t *testing.T) {
 	}
 	testenv.OK(t, os.WriteFile(path, b, 0o600))
 	damaged, warning := info()
-	if warning == nil || damaged["CPU time"] != "" || damaged["program"] != "app" || damaged["not seen"] != whole["not seen"] {
-		t.Errorf("%q, warning %v", damaged, warning)
-	}
+	testenv.FailIf(t, warning == nil || damaged["CPU time"] != "" || damaged["program"] != "app" || damaged["not seen"] != whole["not seen"], "%q, warning %v", damaged, warning)
 }

@@ -52,9 +52,7 @@ func TestCourse(t *testing.T) {
 			for i := step * int(width); i < min(len(want), (step+1)*int(width)); i++ {
 				sum += want[i]
 			}
-			if got[step] != sum {
-				t.Fatalf("step %d of %d µs: %d, want %d", step, width, got[step], sum)
-			}
+			testenv.FailIf(t, got[step] != sum, "step %d of %d µs: %d, want %d", step, width, got[step], sum)
 		}
 	}
 }
@@ -87,9 +85,8 @@ func TestMoments(t *testing.T) {
 			}
 			last = at
 		}
-		if got := m.find(width, 0, end, long); !slices.Equal(got, want) {
-			t.Fatalf("steps of %d, from %d on: gaps %v, want %v; times %v", width, long, got, want, times)
-		}
+		got := m.find(width, 0, end, long)
+		testenv.FailIf(t, !slices.Equal(got, want), "steps of %d, from %d on: gaps %v, want %v; times %v", width, long, got, want, times)
 	}
 	list := []gap{{0, 10, 1, 10}, {12, 32, 1, 20}, {40, 50, 1, 10}}
 	testenv.NoDiff(t, "joined", cmp.Diff([]gap{{0, 32, 2, 20}, {40, 50, 1, 10}}, joinGaps(list, 2)))
@@ -153,8 +150,6 @@ func TestServerUnwanted(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute)
-		if reads.Load() > 0 {
-			t.Error("the second part was read")
-		}
+		testenv.FailIf(t, reads.Load() > 0, "the second part was read")
 	})
 }

@@ -66,8 +66,7 @@ func unpack(t *testing.T, piece []byte, into any) (rest []byte) {
 // sums returns the time of a page's records in µs without that which is at no moment, that on CPU, and the number of samples.
 func sums(t *testing.T, piece []byte, h *page.Head) (wall, cpu, samples int64) {
 	var about struct{ Columns [][]any }
-	rest := unpack(t, piece, &about)
-	c, at := map[string][]int64{}, rest
+	c, at := map[string][]int64{}, unpack(t, piece, &about)
 	for _, x := range about.Columns {
 		list := []int64{}
 		for range int(x[1].(float64)) {
@@ -236,9 +235,7 @@ func TestServerFindings(t *testing.T) {
 // TestUserText: names and labels cannot end the script element or begin an element.
 func TestUserText(t *testing.T) {
 	text := testenv.Must(os.ReadFile(pagetest.Write(t, page.Options{}, pagetest.Server(t))))
-	if bytes.Contains(text, []byte("<img")) || bytes.Count(text, []byte("</script>")) != bytes.Count(text, []byte("<script")) {
-		t.Error("a name of the profile is markup in the page")
-	}
+	testenv.FailIf(t, bytes.Contains(text, []byte("<img")) || bytes.Count(text, []byte("</script>")) != bytes.Count(text, []byte("<script")), "a name of the profile is markup in the page")
 	testenv.Has(t, "the page, with the name of the profile and a policy", string(text), `\u003c/script\u003e\u003cimg`, `content="default-src &#39;none&#39;; script-src &#39;sha256-`)
 }
 
@@ -288,9 +285,7 @@ func TestMaxSize(t *testing.T) {
 		bytes += int64(len(p.Bytes)) * 4 / 3
 	}
 	least := testenv.Must(page.Build([]page.Input{in}, page.Options{MaxSize: size - bytes/2}))
-	if least.Head.Width <= large.Head.Width || len(least.Head.LeftOut) < 2 {
-		t.Errorf("steps of %d and %d µs; left out: %q", large.Head.Width, least.Head.Width, least.Head.LeftOut)
-	}
+	testenv.FailIf(t, least.Head.Width <= large.Head.Width || len(least.Head.LeftOut) < 2, "steps of %d and %d µs; left out: %q", large.Head.Width, least.Head.Width, least.Head.LeftOut)
 	testenv.Fails(t, "a page of 1,000 bytes", testenv.Err(page.Build([]page.Input{in}, page.Options{MaxSize: 1000})), page.ErrTooLarge.Error())
 	var out strings.Builder
 	testenv.OK(t, small.WriteHTML(&out))

@@ -166,8 +166,7 @@ func (b *builder) bytes() []byte {
 // gunzip returns the content of a compressed file.
 func gunzip(t testing.TB, path string) []byte {
 	t.Helper()
-	b := testenv.Must(os.ReadFile(path))
-	z := testenv.Must(gzip.NewReader(bytes.NewReader(b)))
+	z := testenv.Must(gzip.NewReader(bytes.NewReader(testenv.Must(os.ReadFile(path)))))
 	return testenv.Must(io.ReadAll(z))
 }
 
@@ -225,12 +224,9 @@ func TestGolden(t *testing.T) {
 func checkRest(t *testing.T, r *reader.Reader, w *workload) {
 	t.Helper()
 	h := r.Header()
-	if h.Start != w.Start || h.Interval != w.Interval || h.Samples != uint64(len(w.Samples)) {
-		t.Errorf("header %+v, want start %d, interval %d, %d samples", h, w.Start, w.Interval, len(w.Samples))
-	}
-	if m, err := r.Metadata(); err != nil || m.Session != nil || m.Checksum != nil || len(r.MetadataObjects()) > 0 {
-		t.Errorf("Metadata of a file without metadata: %+v, %v", m, err)
-	}
+	testenv.Same(t, "start, interval and samples", [3]uint64{h.Start, h.Interval, h.Samples}, [3]uint64{w.Start, w.Interval, uint64(len(w.Samples))})
+	m, err := r.Metadata()
+	testenv.FailIf(t, err != nil || m.Session != nil || m.Checksum != nil || len(r.MetadataObjects()) > 0, "Metadata of a file without metadata: %+v, %v", m, err)
 	testenv.Same(t, "a checksum", testenv.Must(r.VerifyChecksum()), false)
 	if h.Layout == tachyon.Document {
 		return

@@ -126,8 +126,7 @@ func TestDocumentIsStrict(t *testing.T) {
 	} {
 		data := b.bytes()
 		data[c.at]++
-		_, err := readBytes(data)
-		check(t, err, "", c.want)
+		check(t, testenv.Err(readBytes(data)), "", c.want)
 	}
 }
 
@@ -180,14 +179,11 @@ func TestSparse(t *testing.T) {
 	testenv.OK(t, os.WriteFile(path, b.bytes(), 0o600))
 	const size = 2 << 30
 	testenv.OK(t, os.Truncate(path, size))
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	testenv.OK(t, err)
-	defer f.Close()
+	f := testenv.Closes(t, testenv.Must(os.OpenFile(path, os.O_RDWR, 0)))
 	for at, v := range map[int64]uint64{40: size - tachyon.FooterSize, size - tachyon.FooterSize + 8: size} { // frame table, file size
 		testenv.OK(t, testenv.Err(f.WriteAt(binary.LittleEndian.AppendUint64(nil, v), at)))
 	}
-	_, err = reader.Open(path)
-	check(t, err, path, "bytes are larger than the limit of")
+	check(t, testenv.Err(reader.Open(path)), path, "bytes are larger than the limit of")
 }
 
 // FuzzReader reads arbitrary bytes. The Reader must not panic, its memory must stay within
@@ -233,9 +229,7 @@ func fuzzRead(t *testing.T, b []byte) {
 		}
 	}
 	h := r.Header()
-	if n != h.Samples || len(threads) < 1000 && uint64(len(threads)) > uint64(h.Threads) {
-		t.Fatalf("%d samples of %d threads, but no error with the header %+v", n, len(threads), h)
-	}
+	testenv.FailIf(t, n != h.Samples || len(threads) < 1000 && uint64(len(threads)) > uint64(h.Threads), "%d samples of %d threads, but no error with the header %+v", n, len(threads), h)
 }
 
 // FuzzMetadata puts arbitrary text in place of metadata and calls all its users.
@@ -281,7 +275,6 @@ func fuzzMetadata(t *testing.T, data []byte) {
 	for _, o := range r.MetadataObjects() {
 		testenv.Same(t, o, json.Valid([]byte(o)), true)
 	}
-	if present, err := r.VerifyChecksum(); present != (m.Checksum != nil) || !present && err != nil {
-		t.Errorf("checksum %v, VerifyChecksum: %v, %v", m.Checksum, present, err)
-	}
+	present, err := r.VerifyChecksum()
+	testenv.FailIf(t, present != (m.Checksum != nil) || !present && err != nil, "checksum %v, VerifyChecksum: %v, %v", m.Checksum, present, err)
 }

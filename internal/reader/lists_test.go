@@ -35,12 +35,10 @@ func TestListCache(t *testing.T) {
 		}
 		testenv.Same(t, "size", one.size, len(b))
 		testenv.Same(t, "size without the last byte", c.cut(b[:len(b)-1], len(list), in.stack).size, 0)
-		if other := c.cut(append(b[:len(b):len(b)], make([]byte, 8)...), len(list), in.stack+1); other == one {
-			t.Fatalf("on another stack it is %+v too", one)
-		}
-		if before, ok := seen[one]; ok && before != in {
-			t.Fatalf("%+v and %+v are the same", before, in)
-		}
+		other := c.cut(append(b[:len(b):len(b)], make([]byte, 8)...), len(list), in.stack+1)
+		testenv.FailIf(t, other == one, "on another stack it is %+v too", one)
+		before, ok := seen[one]
+		testenv.FailIf(t, ok && before != in, "%+v and %+v are the same", before, in)
 		seen[one] = in
 		c.add(&one, in.stack+1)
 		testenv.Same(t, "stack", c.find(&two), in.stack+1)

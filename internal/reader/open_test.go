@@ -58,9 +58,8 @@ func TestBreak(t *testing.T) {
 			if n == stop {
 				break
 			}
-			if w := all[n]; s.Thread != w.Thread || s.Time != w.Time || s.Status != w.Status || !slices.Equal(s.Stack, w.Stack) {
-				t.Fatalf("sample %d before a break at %d is %+v, want %+v", n, stop, s, w)
-			}
+			w := all[n]
+			testenv.FailIf(t, s.Thread != w.Thread || s.Time != w.Time || s.Status != w.Status || !slices.Equal(s.Stack, w.Stack), "sample %d before a break at %d is %+v, want %+v", n, stop, s, w)
 			n++
 		}
 		testenv.Same(t, "samples", n, stop)
@@ -131,9 +130,7 @@ func TestCompact(t *testing.T) {
 				testenv.SameList(t, "frames", r.Frames(), frames)
 				n := uint64(0)
 				for _, err := range r.Samples() {
-					if err != nil {
-						t.Error(err)
-					}
+					testenv.FailIf(t, err != nil, "%v", err)
 					n++
 				}
 				testenv.Same(t, "samples", n, r.Header().Samples)
@@ -199,9 +196,7 @@ func compareBatches(t *testing.T, name string, r *reader.Reader) {
 		check(t, gotErr, name, "a sample's time of ")
 		return
 	}
-	if n != len(want) || (gotErr == nil) != (wantErr == nil) || gotErr != nil && gotErr.Error() != wantErr.Error() {
-		t.Errorf("%s: %d samples and error %v, want %d and %v", name, n, gotErr, len(want), wantErr)
-	}
+	testenv.Same(t, name+": samples and error", fmt.Sprint(n, gotErr), fmt.Sprint(len(want), wantErr))
 }
 
 // An iteration over batches that is broken off leaves nothing behind, and others may run beside it.
@@ -255,9 +250,7 @@ func follow(t *testing.T, uncompressed, atOnce bool) {
 					stack = append(stack, b.Stacks[n].Frame)
 				}
 				k := threads[s.Thread]
-				if s.First != (len(got[k]) == 0) {
-					t.Fatalf("thread %v: First is %v at sample %d", k, s.First, len(got[k]))
-				}
+				testenv.FailIf(t, s.First != (len(got[k]) == 0), "thread %v: First is %v at sample %d", k, s.First, len(got[k]))
 				got[k] = append(got[k], text(s.Time, s.Status, stack, f.Frames()))
 				samples++
 			}

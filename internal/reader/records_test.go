@@ -56,8 +56,7 @@ func someBlocks() []byte {
 
 // A goroutine's parts are one goroutine of the metadata.
 func TestSection(t *testing.T) {
-	data := sectionFile(someBlocks())
-	r := openBytes(t, data)
+	r := openBytes(t, sectionFile(someBlocks()))
 	m := testenv.Must(r.Metadata())
 	want := []tachyon.Goroutine{{ID: 2, First: 1, Last: 2}, {ID: 9, Parent: 1, CreatedBy: "main.main", CreatedAt: "m.go:1", First: 5, Last: 8, FirstWeight: 70,
 		Labels: []tachyon.LabelSpan{{From: 5, Labels: map[string]string{"a": "b"}}, {From: 7, Labels: map[string]string{}}}}}
@@ -106,9 +105,7 @@ func TestSectionPlace(t *testing.T) {
 		{`"version":1`, `"version":2`, ""},
 	} {
 		changed := bytes.Replace(data, []byte(c.old), []byte(c.new), 1)
-		if bytes.Equal(changed, data) {
-			t.Fatalf("the file has no %s", c.old)
-		}
+		testenv.FailIf(t, bytes.Equal(changed, data), "the file has no %s", c.old)
 		r, err := reader.New(bytes.NewReader(changed))
 		if c.want != "" {
 			testenv.Fails(t, c.new, err, c.want)
@@ -143,9 +140,8 @@ func TestManyGoroutines(t *testing.T) {
 		m := testenv.Must(r.Metadata())
 		testenv.Same(t, "goroutines", len(m.Goroutines), n)
 		for i := range uint64(n) {
-			if want := goroutine(i); !reflect.DeepEqual(m.Goroutines[i], want) {
-				t.Fatalf("goroutine %d is %+v, want %+v", i, m.Goroutines[i], want)
-			}
+			want := goroutine(i)
+			testenv.FailIf(t, !reflect.DeepEqual(m.Goroutines[i], want), "goroutine %d is %+v, want %+v", i, m.Goroutines[i], want)
 		}
 	}
 }

@@ -89,36 +89,29 @@ const pace = 100_000
 
 // writeUntilKilled is the main function of the child.
 func writeUntilKilled() {
-	fail := func(err error) {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
+	must := func(err error) { testenv.Must(0, err) }
 	var l load
-	fail(json.Unmarshal([]byte(os.Getenv("GOTACH_TEST_WRITE")), &l))
-	count, err := testenv.Share(l.Count, countSize)
-	fail(err)
-	w, err := writer.Create(l.Path, writer.Options{Layout: l.Layout, Uncompressed: l.Uncompressed, Start: start, Interval: 1000})
-	fail(err)
-	fail(w.Provisional("session", map[string]int{"pid": os.Getpid()}))
+	must(json.Unmarshal([]byte(os.Getenv("GOTACH_TEST_WRITE")), &l))
+	count := testenv.Must(testenv.Share(l.Count, countSize))
+	w := testenv.Must(writer.Create(l.Path, writer.Options{Layout: l.Layout, Uncompressed: l.Uncompressed, Start: start, Interval: 1000}))
+	must(w.Provisional("session", map[string]int{"pid": os.Getpid()}))
 	binary.NativeEndian.PutUint64(count[8:], 1) // ready
 	var stack []tachyon.Frame
 	var s tachyon.Sample
 	for i := range l.Samples {
 		s, stack = l.sample(i, stack)
-		fail(w.WriteFrames(&s, stack))
+		must(w.WriteFrames(&s, stack))
 		binary.NativeEndian.PutUint64(count, i+1)
 		if n := i / l.Each; i%l.Each == 0 {
-			fail(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(n)}, Progress: &tachyon.Progress{Duration: time.Duration(n + 1)}}))
+			must(w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(n)}, Progress: &tachyon.Progress{Duration: time.Duration(n + 1)}}))
 			binary.NativeEndian.PutUint64(count[24:], n+1)
 		}
 		if i > pace && i%10 == 0 {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	fail(w.AddMetadata("session", map[string]int{"pid": os.Getpid()}))
-	fail(w.Close())
+	must(w.AddMetadata("session", map[string]int{"pid": os.Getpid()}))
+	must(w.Close())
 	binary.NativeEndian.PutUint64(count[16:], 1) // done
 	time.Sleep(time.Hour)
 }
@@ -188,12 +181,10 @@ func killOne(t *testing.T, l *load, after time.Duration, made, live bool) {
 // each thread alone. A file that is being written may have any number.
 func (l *load) check(t *testing.T, when string, least, most, leastGoroutines, mostGoroutines uint64) {
 	t.Helper()
-	r, err := reader.Open(l.Path)
-	testenv.OK(t, err)
+	r := testenv.Must(reader.Open(l.Path))
 	defer r.Close()
 	testenv.OK(t, testenv.Err(r.VerifyChecksum()))
-	m, err := r.Metadata()
-	testenv.OK(t, err)
+	m := testenv.Must(r.Metadata())
 	h, n := r.Header(), uint64(len(m.Goroutines))
 	testenv.FailIf(t, h.Samples < least || h.Samples > most || n < leastGoroutines || n > mostGoroutines, when+": %d samples, want %d to %d; %d goroutines, want %d to %d", h.Samples, least, most, n, leastGoroutines, mostGoroutines)
 	for i, g := range m.Goroutines {
@@ -313,9 +304,8 @@ func recoverAndRead(t *testing.T, path string) {
 		samples++
 	}
 	r.Close()
-	if res, ok := finishAndVerify(t, path); ok && res.Samples != samples {
-		t.Fatalf("%d samples before, %d after", samples, res.Samples)
-	}
+	res, ok := finishAndVerify(t, path)
+	testenv.FailIf(t, ok && res.Samples != samples, "%d samples before, %d after", samples, res.Samples)
 }
 
 // finishAndVerify finishes a file. Then all of it can be read, or there is an error and the journal is still there.
@@ -323,15 +313,12 @@ func finishAndVerify(t *testing.T, path string) (Result, bool) {
 	t.Helper()
 	res, err := Finish(path)
 	if err != nil {
-		if _, e := os.Stat(path + ".journal"); e != nil {
-			t.Fatalf("the journal is lost, though %v", err)
-		}
+		testenv.FailIf(t, testenv.Err(os.Stat(path+".journal")) != nil, "the journal is lost, though %v", err)
 		return res, false
 	}
 	r := testenv.Closes(t, testenv.Must(reader.Open(path)))
-	if err := whole(r); err != nil || r.Unfinished() || r.Header().Samples != res.Samples {
-		t.Fatalf("%+v, but %v; unfinished: %v", res, err, r.Unfinished())
-	}
+	err = whole(r)
+	testenv.FailIf(t, err != nil || r.Unfinished() || r.Header().Samples != res.Samples, "%+v, but %v; unfinished: %v", res, err, r.Unfinished())
 	return res, true
 }
 

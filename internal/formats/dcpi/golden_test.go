@@ -64,8 +64,7 @@ func (s *spec) profile(t *testing.T) *Profile {
 	if s.Counts != nil {
 		var counts []addrCount
 		for a, n := range s.Counts {
-			addr := testenv.Must(strconv.ParseUint(a, 0, 64))
-			counts = append(counts, addrCount{addr, n})
+			counts = append(counts, addrCount{testenv.Must(strconv.ParseUint(a, 0, 64)), n})
 		}
 		testenv.OK(t, p.Add(slices.Values(counts)))
 	}
@@ -168,8 +167,7 @@ func TestFlushAtTheSameTimeLosesNothing(t *testing.T) {
 	}
 	wg.Wait()
 	h := header()
-	p := testenv.Must(ReadFile(filepath.Join(db, h.Path()), Options{}))
-	_, got := p.Total()
+	_, got := testenv.Must(ReadFile(filepath.Join(db, h.Path()), Options{})).Total()
 	testenv.Same(t, "samples", got, 3*n)
 }
 
@@ -223,8 +221,7 @@ func TestReadDatabase(t *testing.T) {
 	testenv.Same(t, "an empty directory is a database", IsDatabase(db), false)
 	testenv.Fails(t, "", testenv.Err(ReadDatabase(db, Options{})), "no DCPI profile")
 	for _, event := range []string{"event cpu_ns", "event wall_ns"} {
-		p := &Profile{Header: header(event)}
-		testenv.Must(p.Flush(db))
+		testenv.Must((&Profile{Header: header(event)}).Flush(db))
 	}
 	testenv.Same(t, "a database", IsDatabase(db), true)
 	for _, other := range []string{"README", ".dcpi-123", "2611210334/devbox/a/b"} {

@@ -64,9 +64,8 @@ func TestCountsSurvive(t *testing.T) {
 		testenv.OK(t, p.Add(slices.Values(list)))
 		var b bytes.Buffer
 		testenv.OK(t, p.Write(&b))
-		if n := bytes.Index(b.Bytes(), []byte("\nsamples")); (n+bytes.IndexByte(b.Bytes()[n+1:], '\n')+2)%4 != 0 {
-			t.Fatalf("binary part does not start at a multiple of 4: %q", b.Bytes())
-		}
+		n := bytes.Index(b.Bytes(), []byte("\nsamples"))
+		testenv.FailIf(t, (n+bytes.IndexByte(b.Bytes()[n+1:], '\n')+2)%4 != 0, "binary part does not start at a multiple of 4: %q", b.Bytes())
 		q := testenv.Must(Read(&b, "x", Options{}))
 		got := map[uint64]uint32{}
 		for c := range q.Counts() {
@@ -77,15 +76,12 @@ func TestCountsSurvive(t *testing.T) {
 		testenv.Same(t, "addresses and samples", [2]uint64{addresses, samples}, [2]uint64{uint64(len(counts)), sum})
 		for i, c := range q.Chunks {
 			for j := 1; j < len(c.Counts); j++ {
-				if c.Counts[j] == 0 && c.Counts[j-1] == 0 {
-					t.Fatal("a run of zeros as long as a new chunk's head was bridged")
-				}
+				testenv.FailIf(t, c.Counts[j] == 0 && c.Counts[j-1] == 0, "a run of zeros as long as a new chunk's head was bridged")
 			}
 			if i > 0 {
 				prev := q.Chunks[i-1]
-				if gap := uint64(c.Offset) - uint64(prev.Offset) - unit*uint64(len(prev.Counts)); gap/unit < 2 {
-					t.Fatalf("a gap of %d counts was not bridged", gap/unit)
-				}
+				gap := uint64(c.Offset) - uint64(prev.Offset) - unit*uint64(len(prev.Counts))
+				testenv.FailIf(t, gap/unit < 2, "a gap of %d counts was not bridged", gap/unit)
 			}
 		}
 		// Adding the same again doubles every count and leaves the lines.
@@ -115,8 +111,7 @@ func TestAddRefuses(t *testing.T) {
 		p := &Profile{Header: header(tt.with...)}
 		testenv.OK(t, p.Add(slices.Values([]addrCount{{p.TextStart() + 4, 7}})))
 		before := write(t, p)
-		err := p.Add(slices.Values(tt.counts))
-		testenv.Fails(t, tt.name, err, tt.want)
+		testenv.Fails(t, tt.name, p.Add(slices.Values(tt.counts)), tt.want)
 		testenv.Same(t, tt.name, string(write(t, p)), string(before))
 	}
 }
@@ -134,8 +129,7 @@ func TestWriteRefuses(t *testing.T) {
 		{"major 1", Profile{header("version pdb-1.01"), ok}, "major version 1 is not documented"},
 	} {
 		var b bytes.Buffer
-		err := tt.p.Write(&b)
-		testenv.Fails(t, tt.name, err, tt.want)
+		testenv.Fails(t, tt.name, tt.p.Write(&b), tt.want)
 		testenv.FailIf(t, b.Len() > 0, "%s: %d bytes were written before the error", tt.name, b.Len())
 	}
 }

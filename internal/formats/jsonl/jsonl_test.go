@@ -103,8 +103,7 @@ type recording struct {
 }
 
 func recordingOf(t rapid.TB, s *reader.Reader) recording {
-	m := testenv.Must(s.Metadata())
-	r := recording{Start: s.Header().Start, Interval: s.Header().Interval, Metadata: m, Samples: map[uint64][]string{}}
+	r := recording{Start: s.Header().Start, Interval: s.Header().Interval, Metadata: testenv.Must(s.Metadata()), Samples: map[uint64][]string{}}
 	r.Others = testenv.Must(tach.OtherMetadata(s))
 	frames := s.Frames()
 	for x := range testenv.All(t, s.Samples()) {
@@ -167,8 +166,7 @@ func TestRoundTripOfFiles(t *testing.T) {
 			testenv.FailIf(t, !json.Valid(line), "not JSON: %s", line)
 		}
 		testenv.FailIf(t, lines.Len() > 0 && !Sniff(lines.Bytes()[:min(lines.Len(), 4096)]), "these lines are not recognized: %s", lines.Bytes())
-		again := testenv.Must(Read(&lines))
-		want, got := recordingOf(t, file), recordingOf(t, again)
+		want, got := recordingOf(t, file), recordingOf(t, testenv.Must(Read(&lines)))
 		m := want.Metadata
 		if m.Session == nil && m.PCs == nil && len(m.Goroutines)+len(m.Objects)+len(want.Others) == 0 {
 			got.Start, got.Interval = want.Start, want.Interval // lines of files without metadata do not say it
@@ -203,14 +201,13 @@ func TestManyLabels(t *testing.T) {
 
 // Lines with metadata may come after samples, and without the line of the file.
 func TestMetadataAnywhere(t *testing.T) {
-	s, err := Read(strings.NewReader(`{"gotach":"goroutine","id":1,"created_by":"main.main","first_us":0,"last_us":9}
+	s := testenv.Must(Read(strings.NewReader(`{"gotach":"goroutine","id":1,"created_by":"main.main","first_us":0,"last_us":9}
 {"thread_id":1,"timestamp":5000,"frames":[]}
 {"thread_id":1,"timestamp":6000,"frames":[]}
 {"gotach":"object","n":3,"kind":"chan"}
 {"gotach":"later","fields":[1]}
 {"gotach":"session","program":"x"}
-`))
-	testenv.OK(t, err)
+`)))
 	r := recordingOf(t, s)
 	if r.Start != 4000 || r.Interval != 1000 || len(r.Samples[1]) != 2 || r.Metadata.Session.Program != "x" ||
 		r.Metadata.Goroutines[0].CreatedBy != "main.main" || r.Metadata.Objects[0].Number != 3 || r.Others[0].Kind != "later" {

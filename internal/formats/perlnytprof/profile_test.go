@@ -98,8 +98,7 @@ func TestNames(t *testing.T) {
 
 // The extents of functions come from the source; of a closure its own.
 func TestExtents(t *testing.T) {
-	src := testenv.Must(os.ReadFile(goldenDir + "src/workload.go"))
-	f := parseFunctions(src)
+	f := parseFunctions(testenv.Must(os.ReadFile(goldenDir + "src/workload.go")))
 	for _, c := range []struct {
 		name        string
 		seen, whole extent
@@ -114,9 +113,8 @@ func TestExtents(t *testing.T) {
 	} {
 		testenv.Same(t, c.name, f.around(c.name, c.seen), c.whole)
 	}
-	if f := parseFunctions([]byte("no Go")); len(f.declared)+len(f.literal) > 0 {
-		t.Errorf("found %v", f)
-	}
+	f = parseFunctions([]byte("no Go"))
+	testenv.FailIf(t, len(f.declared)+len(f.literal) > 0, "found %v", f)
 }
 
 // figures are the sums of a profile, in nanoseconds.
@@ -164,8 +162,7 @@ func goldens(t testing.TB) []string {
 const cutOff = goldenDir + "c17-killed.nytprof"
 
 func load(t testing.TB, file string) *nytprof.Data {
-	f := testenv.Closes(t, testenv.Must(os.Open(file)))
-	return testenv.Must(nytprof.Load(f))
+	return testenv.Must(nytprof.Load(testenv.Closes(t, testenv.Must(os.Open(file)))))
 }
 
 func roundTrip(t testing.TB, p *profile.Profile, o Options) *profile.Profile {
@@ -246,8 +243,7 @@ func TestPerlProfile(t *testing.T) {
 // the times of their statements.
 func TestPerlLines(t *testing.T) {
 	d := load(t, goldenDir+"c14-nosubs.nytprof")
-	p := testenv.Must(Profile(d))
-	f := figuresOf(p)
+	f := figuresOf(testenv.Must(Profile(d)))
 	n := 0
 	for _, file := range d.Files {
 		for line, lt := range file.Lines {

@@ -50,8 +50,7 @@ func TestPeerGoToolPProf(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "y.pb.gz")
 	run("-proto", "-output="+out, path)
-	back := testenv.Closes(t, testenv.Must(os.Open(out)))
-	got := testenv.Must(Read(back))
+	got := testenv.Must(Read(testenv.Closes(t, testenv.Must(os.Open(out)))))
 	got.Start, p.Metadata, got.Program = got.Start.UTC(), nil, p.Program // the executable's path stands for the program
 	equal(t, got, p)
 }

@@ -82,8 +82,7 @@ func roundTrip(t rapid.TB, p *profile.Profile) (*profile.Profile, *pb.Profile) {
 	var reference bytes.Buffer
 	testenv.OK(t, pp.Copy().WriteUncompressed(&reference))
 	testenv.Same(t, "the fields that pprof's package writes", string(inOrder(written)), string(inOrder(reference.Bytes())))
-	got := testenv.Must(fromProto(pp))
-	return got, pp
+	return testenv.Must(fromProto(pp)), pp
 }
 
 // inOrder sorts the fields of a message, which are numbers and bytes, by their numbers.
@@ -155,8 +154,7 @@ func TestFromRecorded(t *testing.T) {
 		{"cpu", "main.spin", 80e6, 110e6, 110e6, 90e6, 10e6, 11},
 		{"fgprof", "time.Sleep", 0, 499_999_981, 0, 0, 13_513_513, 37},
 	} {
-		f := testenv.Closes(t, testenv.Must(os.Open("testdata/"+c.file+".pb.gz")))
-		p := testenv.Must(Read(f))
+		p := testenv.Must(Read(testenv.Closes(t, testenv.Must(os.Open("testdata/"+c.file+".pb.gz")))))
 		wall, cpu := p.Total()
 		inLabel := time.Duration(0)
 		for _, r := range p.Records {

@@ -65,8 +65,7 @@ func TestTolerated(t *testing.T) {
 	for _, extra := range []string{"F\x03\x00\x00\x00abc", "A\x00\x00\x00\x00", "B\x01\x00\x00\x00S"} {
 		file = strings.Replace(file, "S\x38\x00\x00\x00", extra+"S\x38\x00\x00\x00", 1)
 	}
-	got := testenv.Must(decode(strings.NewReader(file)))
-	testenv.NoDiff(t, "", cmp.Diff(sampleFile, got))
+	testenv.NoDiff(t, "", cmp.Diff(sampleFile, testenv.Must(decode(strings.NewReader(file)))))
 	testenv.Same(t, "recognised", Sniff([]byte(file)), true)
 }
 
@@ -136,8 +135,7 @@ func TestAnyFileSurvives(t *testing.T) {
 		var b bytes.Buffer
 		testenv.OK(t, want.Encode(&b))
 		testenv.Same(t, "recognised", Sniff(b.Bytes()), true)
-		got := testenv.Must(decode(&b))
-		testenv.NoDiff(t, "", cmp.Diff(want, got, cmp.EquateEmpty()))
+		testenv.NoDiff(t, "", cmp.Diff(want, testenv.Must(decode(&b)), cmp.EquateEmpty()))
 	})
 }
 
@@ -167,9 +165,7 @@ func TestDialects(t *testing.T) {
 				if err != nil {
 					break
 				}
-				if c.Tag() == "PID_END" {
-					t.Fatal("read as Perl's dialect")
-				}
+				testenv.FailIf(t, c.Tag() == "PID_END", "read as Perl's dialect")
 			}
 		}
 	}

@@ -70,7 +70,5 @@ func TestDeep(t *testing.T) {
 		frames += len(p.Samples[i])
 		weight += p.Weights[i]
 	}
-	if frames > o.Frames || weight != 400e6 || p.EndValue-p.StartValue != weight {
-		t.Errorf("%d frames, weight %d from %d to %d", frames, weight, p.StartValue, p.EndValue)
-	}
+	testenv.FailIf(t, frames > o.Frames || weight != 400e6 || p.EndValue-p.StartValue != weight, "%d frames, weight %d from %d to %d", frames, weight, p.StartValue, p.EndValue)
 }

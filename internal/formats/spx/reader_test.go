@@ -81,8 +81,7 @@ func TestBadReports(t *testing.T) {
 		if err == nil {
 			err = drain(r)
 		}
-		where := fmt.Sprintf("x.txt.gz: at byte %d: ", tt.offset)
-		testenv.Fails(t, tt.events, err, where)
+		testenv.Fails(t, tt.events, err, fmt.Sprintf("x.txt.gz: at byte %d: ", tt.offset))
 		testenv.Fails(t, tt.events, err, tt.want)
 	}
 }
@@ -115,7 +114,7 @@ func TestEveryMetricIsRead(t *testing.T) {
 
 // The example of the format's other description, whose times have decimals.
 func TestDecimals(t *testing.T) {
-	r, err := readerOf(t, `[events]
+	r := testenv.Must(readerOf(t, `[events]
 0 1 0.0000 0.0000 1024.0000
 1 1 50.1234 45.2341 2048.0000
 1 0 125.4567 120.3456 .5
@@ -123,8 +122,7 @@ func TestDecimals(t *testing.T) {
 [functions]
 main
 PDO::__construct
-`, "wt", "ct", "mu")
-	testenv.OK(t, err)
+`, "wt", "ct", "mu"))
 	var got [][]float64
 	for e := range testenv.All(t, r.Events()) {
 		got = append(got, slices.Clone(e.Values))
@@ -142,8 +140,7 @@ func TestMetadataCountsAreChecked(t *testing.T) {
 		`{"enabled_metrics":["wt"],"called_function_count":1,"recorded_call_count":2}`: "there are 1 calls, the metadata says 2",
 		`{"enabled_metrics":["wt"]}`: "", // as a hand that follows the format's description writes it
 	} {
-		m := testenv.Must(readMetadata(strings.NewReader(meta), "x.json"))
-		r := testenv.Must(newReader(m, strings.NewReader(events), "x.txt"))
+		r := testenv.Must(newReader(testenv.Must(readMetadata(strings.NewReader(meta), "x.json")), strings.NewReader(events), "x.txt"))
 		testenv.Fails(t, meta, drain(r), want)
 	}
 }
@@ -192,8 +189,7 @@ func TestBombIsStreamed(t *testing.T) {
 
 func TestDepthIsLimited(t *testing.T) {
 	deep := "[events]\n" + strings.Repeat("0 1 0\n", maxDepth+1)
-	r := testenv.Must(readerOf(t, deep, "wt"))
-	testenv.Fails(t, "", drain(r), "calls are open")
+	testenv.Fails(t, "", drain(testenv.Must(readerOf(t, deep, "wt"))), "calls are open")
 }
 
 func TestDeepRecursionIsAddedUp(t *testing.T) {
@@ -245,9 +241,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		defer r.Close()
-		if r.err != nil && r.Functions() != nil {
-			t.Error("a bad report has functions")
-		}
+		testenv.FailIf(t, r.err != nil && r.Functions() != nil, "a bad report has functions")
 		if p == nil {
 			return
 		}
@@ -256,8 +250,6 @@ func FuzzRead(f *testing.F) {
 			called += f.Called
 		}
 		testenv.Same(t, "calls added up", p.Samples, called)
-		if called != r.exits || len(flat) > len(r.Functions()) {
-			t.Errorf("%d calls of %d functions, want %d of at most %d", called, len(flat), r.exits, len(r.Functions()))
-		}
+		testenv.FailIf(t, called != r.exits || len(flat) > len(r.Functions()), "%d calls of %d functions, want %d of at most %d", called, len(flat), r.exits, len(r.Functions()))
 	})
 }

@@ -157,21 +157,17 @@ func TestPairIsAsSPXNeedsIt(t *testing.T) {
 	tl.Frames = append(tl.Frames, tachyon.Frame{File: "/srv/app.py"}, tachyon.Frame{})
 	dir, keys := pair(t, tl, Options{})
 
-	file := testenv.Must(os.ReadFile(filepath.Join(dir, keys[0]+".txt.gz")))
-	in := bytes.NewReader(file)
+	in := bytes.NewReader(testenv.Must(os.ReadFile(filepath.Join(dir, keys[0]+".txt.gz"))))
 	z := testenv.Must(gzip.NewReader(in))
 	z.Multistream(false)
 	text := testenv.Must(io.ReadAll(z))
 	testenv.Same(t, "bytes after the first gzip member", in.Len(), 0)
 	testenv.Same(t, "what is not ASCII, or a last line that is not ended", string(regexp.MustCompile(`[^ -~\n]|[^\n]\z`).Find(text)), "")
 	events, functions, ok := strings.Cut(string(text), "\n[functions]\n")
-	if !ok || strings.Contains(functions, "[functions]\n") || strings.Contains(functions, "[events]\n") {
-		t.Error("there is not exactly one of each section")
-	}
+	testenv.FailIf(t, !ok || strings.Contains(functions, "[functions]\n") || strings.Contains(functions, "[events]\n"), "there is not exactly one of each section")
 	for name := range strings.Lines(functions) {
-		if name = strings.TrimSuffix(name, "\n"); name == "constructor" || name == "__proto__" || name == "" || strings.ContainsAny(name, "<>\"") {
-			t.Errorf("function %q", name)
-		}
+		name = strings.TrimSuffix(name, "\n")
+		testenv.FailIf(t, name == "constructor" || name == "__proto__" || name == "" || strings.ContainsAny(name, "<>\""), "function %q", name)
 		if strings.Contains(regexp.MustCompile(`&(lt|gt|amp|#[0-9]+);`).ReplaceAllString(name, ""), "&") {
 			t.Errorf("function %q has & that is no entity", name)
 		}
@@ -210,8 +206,7 @@ func TestManyGoroutinesShareRoots(t *testing.T) {
 	}
 	lives = append(lives, life{9999, []run{{"", ms, 0}}})
 	dir, keys := pair(t, newTimeline(lives...), Options{})
-	r := testenv.Closes(t, testenv.Must(Open(filepath.Join(dir, keys[0]))))
-	flat := flat(t, r)
+	flat := flat(t, testenv.Closes(t, testenv.Must(Open(filepath.Join(dir, keys[0])))))
 	got := map[string]int64{}
 	for _, f := range flat {
 		got[f.Name] = f.Called
@@ -230,8 +225,7 @@ func TestFunctionsOfOneNameStayApart(t *testing.T) {
 	tl.Goroutines[0].Runs[1].Node = 2
 	tl.Metadata = nil
 	dir, keys := pair(t, tl, Options{})
-	text := string(gunzip(t, filepath.Join(dir, keys[0]+".txt.gz")))
-	testenv.Has(t, "report", text, "[functions]\nthread 1\nrun\nrun (b.py)\n")
+	testenv.Has(t, "report", string(gunzip(t, filepath.Join(dir, keys[0]+".txt.gz"))), "[functions]\nthread 1\nrun\nrun (b.py)\n")
 }
 
 func TestWriteRefusesNothing(t *testing.T) {
@@ -265,8 +259,7 @@ func TestNothingIsLost(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			r := testenv.Closes(t, testenv.Must(reader.Open(name)))
-			compare(t, r)
+			compare(t, testenv.Closes(t, testenv.Must(reader.Open(name))))
 		})
 	}
 }
@@ -304,9 +297,7 @@ func compare(t *testing.T, r *reader.Reader) {
 		steps := want[reader.Thread{ID: g.ID, Interpreter: g.Interpreter}]
 		testenv.Same(t, "the start", tl.Start.Add(g.Start).UnixMicro(), steps[0].begin)
 		for i, run := range g.Runs {
-			if i > 0 && run.Node == g.Runs[i-1].Node {
-				t.Fatal("two successive runs have the same stack")
-			}
+			testenv.FailIf(t, i > 0 && run.Node == g.Runs[i-1].Node, "two successive runs have the same stack")
 			var stack []tachyon.Frame
 			for _, n := range tl.Path(nil, run.Node) {
 				stack = append(stack, tl.Frames[tl.Nodes[n].Frame])
@@ -318,9 +309,8 @@ func compare(t *testing.T, r *reader.Reader) {
 				}
 				wall, cpu = wall+x.wall, cpu+x.cpu
 			}
-			if steps = steps[run.Samples:]; wall != run.Wall || cpu != run.CPU {
-				t.Fatalf("a run has %v, %v on CPU, its samples %v, %v", run.Wall, run.CPU, wall, cpu)
-			}
+			steps = steps[run.Samples:]
+			testenv.FailIf(t, wall != run.Wall || cpu != run.CPU, "a run has %v, %v on CPU, its samples %v, %v", run.Wall, run.CPU, wall, cpu)
 			sum += wall
 		}
 		testenv.FailIf(t, len(steps) > 0, "%d samples of goroutine %d are in no run", len(steps), g.ID)
@@ -343,8 +333,7 @@ func TestStart(t *testing.T) {
 	var f testenv.File
 	w := testenv.Must(writer.New(&f, writer.Options{Start: 5, Interval: interval}))
 	testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Program: "app", Start: began}))
-	r := testenv.Finish(t, &f, w, reader.New)
-	tl := testenv.Must(timelineOf(r))
+	tl := testenv.Must(timelineOf(testenv.Finish(t, &f, w, reader.New)))
 	testenv.Same(t, "start and program", fmt.Sprint(tl.Start.UTC(), tl.Metadata.Session.Program), fmt.Sprint(began, "app"))
 }
 
