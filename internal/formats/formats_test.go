@@ -189,11 +189,22 @@ func TestSniff(t *testing.T) {
 
 // Files of any bytes give errors or reports, in any format they may be taken for, and never a panic.
 func FuzzOpen(f *testing.F) {
+	for _, bad := range testenv.Files(f, goldens+"/bad/*.bin", 50) {
+		if !strings.Contains(bad, "bomb") && !strings.Contains(bad, "256MiB") { // slow; the reader's own tests have them
+			f.Add(testenv.Must(os.ReadFile(bad)), "")
+		}
+	}
 	files := samples(f, Options{Uncompressed: true})
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		b := testenv.Must(os.ReadFile(files[name]))
 		f.Add(b, "")
 		f.Add(b[:len(b)/2], "")
+		for i := range 16 {
+			broken := slices.Clone(b)
+			broken[i*len(b)/16] ^= 0xff
+			f.Add(broken, name)
+			f.Add(broken, "")
+		}
 		for _, as := range All() { // also one of another format
 			f.Add(b, as.Name)
 		}
@@ -207,8 +218,9 @@ func FuzzOpen(f *testing.F) {
 			defer in.Close()
 			_, _ = in.Info()
 			_, _ = in.Verify()
-			_, _ = in.Report(profile.ReportOptions{})
+			_, _ = in.Report(profile.ReportOptions{By: profile.ByGoroutine})
 			_ = in.Dump(io.Discard)
+			_ = in.Write(io.Discard, "firefox", Options{Uncompressed: true})
 			_ = in.Write(io.Discard, "pprof", Options{Uncompressed: true})
 		})
 	})

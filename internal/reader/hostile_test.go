@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,6 +195,11 @@ func FuzzReader(f *testing.F) {
 			b := testenv.Must(os.ReadFile(path))
 			if len(b) < 40_000 {
 				f.Add(b)
+				for i := range min(len(b), 8) {
+					broken := slices.Clone(b)
+					broken[i*len(b)/8] ^= 0x55
+					f.Add(broken)
+				}
 			}
 		}
 	}
