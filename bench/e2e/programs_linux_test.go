@@ -238,6 +238,7 @@ type soaked struct {
 	Goroutines uint64 // number of goroutines that it started
 	Samples    int64  // number of samples that the sink took
 	Files      []string
+	Source     string
 }
 
 func init() { programs["GOTACH_TEST_SOAK"] = runSoak }
@@ -263,7 +264,7 @@ func runSoak() {
 	}
 	testenv.Must(0, s.Stop())
 	if s != nil {
-		out.Samples, out.Files = s.Stats().Samples, s.Files()
+		out.Samples, out.Files, out.Source = s.Stats().Samples, s.Files(), s.Stats().Source
 	}
 	testenv.Must(os.Stdout.Write(testenv.Must(json.Marshal(out))))
 }
@@ -276,7 +277,8 @@ func request(n uint64, room chan []byte) {
 }
 
 // TestSoak runs the program for half a second, or for ten minutes in the night. Each file must be finished and have the right number of
-// samples. In the night it runs the program without the profiler beside it, and the profiler's memory, which is the difference, must be at most 100 MB and must not
+// samples. No sample may be missing or double at the end of a file, and creator and label of every goroutine must be there. In the night it
+// runs the program without the profiler beside it, and the profiler's memory, which is the difference, must be at most 100 MB and must not
 // grow after the first minutes.
 func TestSoak(t *testing.T) {
 	testenv.Long(t)
@@ -332,14 +334,48 @@ func median(list []int64) int64 {
 	return list[len(list)/2]
 }
 
-// checkParts checks that the files have all samples that the sink took.
+// checkParts checks the files of a session in their order.
 func checkParts(t *testing.T, said *soaked) {
 	var samples int64
+	last := map[uint64]uint64{}   // time of the latest sample, by goroutine
+	requests := map[uint64]bool{} // goroutines that had a sample in their sleep
+	created := map[uint64]bool{}  // goroutines with the right creator
+	labels := map[string]uint64{} // the goroutine that has it
 	for i, path := range said.Files {
+		r := testenv.Must(reader.Open(path))
+		defer r.Close()
 		m, unfinished := metadata(t, path)
-		n := int64(testenv.Count(t, reader.Open, path))
-		testenv.Prints(t, path+": unfinished, part and samples", fmt.Sprint("false ", i+1, n), unfinished, m.Session.Part, m.Session.Samples)
+		present, err := r.VerifyChecksum()
+		testenv.FailIf(t, err != nil || !present || unfinished, "%s: a checksum: %v, %v; unfinished: %v", path, present, err, unfinished)
+		frames, n := r.Frames(), int64(0)
+		for s := range testenv.All(t, r.Samples()) {
+			n++
+			if s.Time <= last[s.Thread] {
+				t.Fatalf("%s: goroutine %d has a sample at %d after one at %d", path, s.Thread, s.Time, last[s.Thread])
+			}
+			last[s.Thread] = s.Time
+			if d := len(s.Stack); d > 1 && strings.HasSuffix(frames[s.Stack[d-1]].Func, "e2e.request") && strings.HasPrefix(frames[s.Stack[0]].Func, "[sleep]") {
+				requests[s.Thread] = true
+			}
+		}
+		for g := range testenv.All(t, r.Goroutines()) {
+			created[g.ID] = created[g.ID] || strings.HasSuffix(g.CreatedBy, "e2e.runSoak")
+			for _, l := range g.Labels {
+				labels[l.Labels["request"]] = g.ID
+			}
+		}
+		testenv.SameList(t, path+": part, and samples twice", []int64{int64(m.Session.Part), m.Session.Samples, int64(r.Header().Samples)}, []int64{int64(i + 1), n, n})
 		samples += n
 	}
-	testenv.FailIf(t, samples != said.Samples || len(said.Files) < 2, "%d samples in %d files, but the sink took %d", samples, len(said.Files), said.Samples)
+	testenv.FailIf(t, samples != said.Samples || len(requests) == 0 || len(said.Files) < 2, "%d samples in %d files, but the sink took %d", samples, len(said.Files), said.Samples)
+	labelled := map[uint64]bool{}
+	for _, id := range labels {
+		labelled[id] = true
+	}
+	for id := range requests {
+		// The portable source may not see labels.
+		if !created[id] || said.Source == "native" && !labelled[id] {
+			t.Fatalf("goroutine %d has its creator: %v, and a label: %v", id, created[id], labelled[id])
+		}
+	}
 }
