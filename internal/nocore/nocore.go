@@ -8,8 +8,8 @@ import (
 )
 
 // A Balance compares two figures of all goroutines of a go statement: for how long ticks found them running, and for how long samples
-// say so. All CPU time has a sample sooner or later, so what is left is time without a core. Ticks find a goroutine that runs for less than
-// the time between two of them too rarely to say how long it ran, but together they find such goroutines as often as these run.
+// say so. All CPU time has a sample sooner or later, so what is left is time without a core. Ticks find one goroutine that runs for less than
+// the time between two of them too rarely to say how long it ran, but all together often enough.
 type Balance struct {
 	open    time.Duration // found running, and no sample says so
 	squares float64       // of each figure, in s²

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
@@ -139,7 +140,7 @@ func TestVisited(t *testing.T) {
 	}
 }
 
-// TestCoreless has two goroutines of a go statement that are found waiting after ticks have found them running, 10 ms each. The
+// TestCoreless has two goroutines of a go statement that visits find waiting, after ticks have found a third one running, for 10 ms each. The
 // second one has what the first one's time is too short for.
 func TestCoreless(t *testing.T) {
 	r := newRecorder()
@@ -158,9 +159,13 @@ func TestCoreless(t *testing.T) {
 		{"CPU time comes first", 16, 0, 50 * ms, "30ms run, 80ms run on CPU, 70ms run, 80ms [sleep]"},
 	} {
 		r.samples, r.last = nil, map[uint64]time.Duration{}
-		d := &drain{out: r}
-		for range c.found {
-			d.nocores.Of(1).Found(10 * ms)
+		d := &drain{out: r, threads: newThreads(nil)}
+		d.threads.of(7).timed = true
+		ran := &goroutine{id: 3, seen: true, balance: d.nocores.Of(1)}
+		for i := range time.Duration(c.found) {
+			rec := make(record, headWords)
+			rec[0], rec[headTID], rec[headIndex] = goruntime.GRunning<<32, 7, ^uint64(0)
+			d.active(ran, rec, run, (i+1)*10*ms, i*10*ms)
 		}
 		d.nocores.Of(1).Told(c.told)
 		for i := range uint64(2) {
@@ -168,8 +173,9 @@ func TestCoreless(t *testing.T) {
 			if c.owed > 0 && i == 0 {
 				g.add(debt{run, tachyon.HasGIL | tachyon.OnCPU, c.owed})
 			}
-			d.coreless(g, 80*ms)
-			d.emit(g, wait, 0, 80*ms, 0)
+			rec := make(record, headWords)
+			rec[0] = goruntime.GWaiting << 32
+			d.waiting(g, rec, wait, 80*ms, 0)
 		}
 		testenv.Same(t, c.name, said(r.samples), c.want)
 	}

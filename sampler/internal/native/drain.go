@@ -321,7 +321,11 @@ func (d *drain) stack(r record) {
 		g.ran = false
 		return
 	}
-	s = d.waitsFor(g, r, s)
+	d.waiting(g, r, d.waitsFor(g, r, s), t, before)
+}
+
+// waiting makes samples of a goroutine that a visit has found not to run. s is its stack, t the visit's time, and before that of the visit before.
+func (d *drain) waiting(g *goroutine, r record, s *stack, t, before time.Duration) {
 	status := statusOf(r.status(), g, s)
 	var moved tachyon.Status
 	if r.hasMoved(g, s, status) {
