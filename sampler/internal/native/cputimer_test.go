@@ -156,22 +156,24 @@ func TestCoreless(t *testing.T) {
 		{"not often enough to tell", 4, 0, 0, "80ms [sleep], 80ms [sleep]"},
 		{"without a core", 16, 0, 0, "80ms run, 20ms run, 80ms [sleep]"},
 		{"what samples say", 16, 60 * ms, 0, "40ms run, 80ms [sleep], 80ms [sleep]"},
-		{"CPU time comes first", 16, 0, 50 * ms, "30ms run, 80ms run on CPU, 70ms run, 80ms [sleep]"},
+		{"CPU time comes off, and has its place first", 16, 0, 30 * ms, "50ms run, 80ms run on CPU, 10ms run, 80ms [sleep]"},
 	} {
 		r.samples, r.last = nil, map[uint64]time.Duration{}
 		d := &drain{out: r, threads: newThreads(nil)}
 		d.threads.of(7).timed = true
 		ran := &goroutine{id: 3, seen: true, balance: d.nocores.Of(1)}
+		rec := make(record, headWords)
+		rec[0], rec[headTID], rec[headIndex] = goruntime.GRunning<<32, 7, ^uint64(0)
 		for i := range time.Duration(c.found) {
-			rec := make(record, headWords)
-			rec[0], rec[headTID], rec[headIndex] = goruntime.GRunning<<32, 7, ^uint64(0)
 			d.active(ran, rec, run, (i+1)*10*ms, i*10*ms)
 		}
+		rec[0] |= flagCPUTimer << 48 // no tick
+		d.active(ran, rec, run, 0, -time.Second)
 		d.nocores.Of(1).Told(c.told)
 		for i := range uint64(2) {
 			g := &goroutine{id: i + 1, seen: true, computing: run, balance: d.nocores.Of(1)}
 			if c.owed > 0 && i == 0 {
-				g.add(debt{run, tachyon.HasGIL | tachyon.OnCPU, c.owed})
+				d.owe(g, run, tachyon.HasGIL, c.owed)
 			}
 			rec := make(record, headWords)
 			rec[0] = goruntime.GWaiting << 32

@@ -358,8 +358,7 @@ func (r *recorder) visited(k *known, w *walk) {
 	if k.sampled {
 		k.since = r.now
 	}
-	if r.repay(k); r.perf != nil {
-		r.noCore(k, min(r.now, k.last+k.balance.Due()))
-	}
+	r.repay(k)
+	r.noCore(k, min(r.now, k.last+k.balance.Due()))
 	r.emit(k, status|moved)
 }
