@@ -47,6 +47,9 @@ func TestPeerBuilds(t *testing.T) {
 				testenv.Night(t, "clang is large, and builds the standard library for long")
 				testenv.Command(t, "clang", "apt-get install clang")
 			}
+			if slices.Contains(c.flags, "-asan") {
+				testenv.Night(t, "one more standard library, for few programs")
+			}
 			if slices.Contains(c.flags, unoptimised) && slices.Contains(c.flags, "-race") {
 				testenv.Night(t, "one more standard library; the bound on the handler's stack is half as high without -race")
 			}
@@ -63,7 +66,12 @@ func TestPeerBuilds(t *testing.T) {
 		"no optimisation": {unoptimised},
 		"cover atomic":    {"-cover", "-covermode=atomic", "-coverpkg=./..."},
 	} {
-		t.Run(name+", arm64", func(t *testing.T) { build(t, "prog", append(flags, "GOARCH=arm64", "CGO_ENABLED=0")...) })
+		t.Run(name+", arm64", func(t *testing.T) {
+			if name != "no optimisation" { // whose stacks are larger
+				testenv.Night(t, "one more standard library, for one program")
+			}
+			build(t, "prog", append(flags, "GOARCH=arm64", "CGO_ENABLED=0")...)
+		})
 	}
 }
 
@@ -132,7 +140,7 @@ func TestPeerChainedHandlerArm64(t *testing.T) {
 	lib := build(t, "clib", "-buildmode=c-archive", "GOARCH=arm64", "CGO_ENABLED=1", "CC="+gcc)
 	bin := cc(t, gcc, "chain", lib, "-static")
 	for _, mode := range []string{"during", "after"} {
-		t.Run(mode, func(t *testing.T) { survives(t, true, 5, qemu, "-E", "GOTACH_PLAIN_READS=1", bin, mode) })
+		t.Run(mode, func(t *testing.T) { survives(t, true, 2, qemu, "-E", "GOTACH_PLAIN_READS=1", bin, mode) })
 	}
 }
 
