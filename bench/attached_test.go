@@ -27,7 +27,7 @@ var attachedPrograms = []string{"pool-sql", "rwmutex-writer", "lock-fsync", "bus
 // goroutine time the time of a function, of a state or of a label differs at most, and by how many percent the CPU time is off the
 // kernel's. At night that is ten programs.
 func TestMeasureAttached(t *testing.T) {
-	programs := attachedPrograms[:testenv.Times(2, len(attachedPrograms))]
+	programs := attachedPrograms[:testenv.Times(1, len(attachedPrograms))]
 	bound := float64(testenv.Times(2, 1)) // points; the ends of short recordings are a part of them
 	const length = 5                      // seconds
 	gotach := testenv.Must(testenv.BuildGotach(t.TempDir()))

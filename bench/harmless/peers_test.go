@@ -145,6 +145,7 @@ const delve = "github.com/go-delve/delve/cmd/dlv@v1.27.2"
 // TestPeerDelve attaches Delve to a program in a session, stops at a breakpoint twice, and detaches. The program must go on and
 // end as without a session.
 func TestPeerDelve(t *testing.T) {
+	testenv.Night(t, "Delve is large: it is built for a minute")
 	bin := t.TempDir()
 	t.Setenv("GOBIN", bin)
 	gocmd(t, toolchain(t, t.TempDir()), bin, "install", delve)
