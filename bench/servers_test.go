@@ -30,7 +30,7 @@ func TestMeasureServers(t *testing.T) {
 	loads, conditions, tags := []string{"bursts"}, []string{"alone"}, "small"
 	bound, length := 8.0, testenv.Times(4*time.Second, time.Minute)
 	if length == time.Minute {
-		loads = []string{"bursts", "tcp", "mixed", "short", "nats", "etcd", "caddy", "victoria"}
+		loads = []string{"bursts", "tcp", "mixed", "short", "nats", "etcd", "caddy", "victoria", "sonic", "wazero"}
 		conditions, tags, bound = []string{"alone", "beside 3", "half a core"}, "", 3
 	}
 	bin := buildServers(t, tags)

@@ -90,6 +90,9 @@ func share(path string, i int, rows map[string]*row) error {
 		if slices.ContainsFunc(stack, leftOut) {
 			continue
 		}
+		if slices.ContainsFunc(stack, withoutSymbols) {
+			stack = []string{"code without symbols"} // runtime/pprof does not know its callers
+		}
 		cpu := float64(s.Value[value])
 		all += cpu
 		seen := map[string]bool{}
@@ -123,6 +126,11 @@ func share(path string, i int, rows map[string]*row) error {
 func leftOut(function string) bool {
 	return function == tachyon.FuncProfiler || function == "runtime.sysmon" || strings.HasPrefix(function, "github.com/gotach/profiler/sampler") ||
 		strings.HasPrefix(function, "runtime/pprof.profileWriter")
+}
+
+// withoutSymbols reports whether a function stands for code that nobody has tables for, in either profile.
+func withoutSymbols(function string) bool {
+	return function == tachyon.FuncNoSymbols || function == "runtime._ExternalCode"
 }
 
 // print writes a table of the rows.
