@@ -208,6 +208,7 @@ func TestGoroutines(t *testing.T) {
 
 // What a program leaves when it is killed says the same of it. The kernel makes the file.
 func TestCore(t *testing.T) {
+	testenv.Long(t)
 	if pattern := testenv.Must(os.ReadFile("/proc/sys/kernel/core_pattern")); !strings.HasPrefix(string(pattern), "core") {
 		testenv.Skip(t, "the kernel gives cores to "+string(pattern))
 	}

@@ -73,7 +73,7 @@ func TestAttaches(t *testing.T) {
 // Programs are killed at any moment. Each recording ends, and its file is whole and says of what it is.
 func TestDies(t *testing.T) {
 	program := build(t, "", "-ldflags=-s -w")
-	for range testenv.Times(3, 100) {
+	for range testenv.Times(testenv.Brief(1, 3), 100) {
 		x := start(t, program, "move", "burn")
 		at := rand.Int64N(30)
 		killed := make(chan struct{})
@@ -134,7 +134,7 @@ func TestStopped(t *testing.T) {
 // A process can be read from its begin, also where the kernel has not mapped its program yet.
 func TestAwait(t *testing.T) {
 	program := build(t, "", "-ldflags=-s -w")
-	for range testenv.Times(4, 100) {
+	for range testenv.Times(2, 100) {
 		cmd := exec.Command(program)
 		in := testenv.Must(cmd.StdinPipe())
 		testenv.OK(t, cmd.Start())

@@ -24,7 +24,8 @@ import (
 // A recording from outside has the right connection, listener or pipe at each goroutine, with the name that the program's own profile has of it, and none
 // that is another's.
 func TestFarEnds(t *testing.T) {
-	x, lines, inside, end := profiled(t, "farends")
+	testenv.Long(t)
+	x, lines, inside, end := profiled(t, "farends", "-buildmode=exe") // as TestWaits builds it
 	want := map[string]string{}
 	for lines.Scan() && lines.Text() != "" {
 		name, end, _ := strings.Cut(lines.Text(), " ")
@@ -72,7 +73,7 @@ func farEndsIn(t *testing.T, path string) map[string]string {
 		for _, id := range stack {
 			name, ours := strings.CutPrefix(src.Frames()[id].Func, "main.")
 			switch end := x.Kind + " " + x.Name; {
-			case !ours || name == "read" || name == "dials" || name == "connect" || name == "serve" || name == "main":
+			case !ours || name == "read" || name == "dials" || name == "connect" || name == "serve" || name == "farEnds" || name == "main":
 			case ends[name] == "":
 				ends[name] = end
 			case !strings.Contains(ends[name], end):
@@ -192,7 +193,8 @@ func TestListenedBefore(t *testing.T) {
 // A recording from outside and the program's own profile of the same time have the same locks, channels and groups in the same order, with
 // the same names.
 func TestWaits(t *testing.T) {
-	for _, mode := range []string{"-buildmode=exe", "-buildmode=pie"}[:testenv.Brief(1, 2)] {
+	testenv.Long(t)
+	for _, mode := range []string{"-buildmode=exe", "-buildmode=pie"}[:testenv.Times(1, 2)] { // TestGoroutines reads both by day
 		x, out, inside, end := profiled(t, "waits", mode)
 		outside := filepath.Join(t.TempDir(), "outside.tach")
 		out.Scan()
@@ -203,13 +205,13 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// profiled starts a program of testdata, which profiles itself to the file inside until end is called. out has the lines that it prints.
-func profiled(t *testing.T, name string, flags ...string) (x *target, out *bufio.Scanner, inside string, end func()) {
+// profiled starts a program that waits for some things and profiles itself to the file inside until end is called. out has the lines that it prints.
+func profiled(t *testing.T, what string, flags ...string) (x *target, out *bufio.Scanner, inside string, end func()) {
 	notEmulated(t)
 	dir := t.TempDir()
-	program, inside := filepath.Join(dir, name), filepath.Join(dir, "inside.tach")
-	testenv.OK(t, testenv.Build(program, "./testdata/"+name, nil, flags...))
-	cmd := exec.Command(program, inside)
+	program, inside := filepath.Join(dir, "profiled"), filepath.Join(dir, "inside.tach")
+	testenv.OK(t, testenv.Build(program, "./testdata/profiled", nil, flags...))
+	cmd := exec.Command(program, what, inside)
 	cmd.Stderr = os.Stderr
 	in, lines := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
 	testenv.OK(t, cmd.Start())
@@ -224,7 +226,7 @@ func profiled(t *testing.T, name string, flags ...string) (x *target, out *bufio
 func objectsIn(t *testing.T, path string) (list []string) {
 	src, _ := withObjects(t, path)
 	for _, l := range testenv.Must(locks.Find(analyze.NewSamples(path, src), locks.Options{})).Locks {
-		if at := strings.TrimPrefix(l.Sites[0].Func, "main."); l.Object != 0 && slices.Contains([]string{"globally", "(*account).pay", "read", "condition", "group", "feed", "choose", "receive", "send"}, at) {
+		if at := strings.TrimPrefix(l.Sites[0].Func, "main."); l.Object != 0 && slices.Contains([]string{"globally", "(*account).pay", "readLock", "condition", "group", "feed", "choose", "receive", "send"}, at) {
 			name, _, _ := strings.Cut(l.Name, " of ") // the numbers of a select's channels differ
 			if key := l.Kind + " " + name + " in " + at; !slices.Contains(list, key) {
 				list = append(list, key)

@@ -49,7 +49,9 @@ func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop
 func TestRecord(t *testing.T) {
 	program := build(t, "", "-ldflags=-s -w")
 	t.Run("perf", func(t *testing.T) { testRecord(t, program) })
-	t.Run("no perf", func(t *testing.T) { testRecord(t, program, true) })
+	if testenv.Brief(1, 2) == 2 {
+		t.Run("no perf", func(t *testing.T) { testRecord(t, program, true) })
+	}
 }
 
 // samples are those of a file, with their weights.
@@ -175,11 +177,14 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 }
 
 // Goroutines that move and grow their stacks all the time have no stack that does not exist.
-func TestInvariant(t *testing.T) { testInvariant(t, build(t, "", "-ldflags=-s -w")) }
+func TestInvariant(t *testing.T) {
+	testenv.Long(t)
+	testInvariant(t, build(t, "", "-ldflags=-s -w"))
+}
 
 func testInvariant(t *testing.T, program string) {
 	x := start(t, program, "chains")
-	r, f := record(t, x, int64(testenv.Times(300, 60_000)), func(stop func()) { stop() })
+	r, f := record(t, x, int64(testenv.Times(150, 60_000)), func(stop func()) { stop() })
 	callers := map[string]string{"a": "c", "b": "a", "c": "b", "x": "z", "y": "x", "z": "y"}
 	src := samples(f)
 	n, deep := 0, 0
@@ -282,7 +287,7 @@ func TestRests(t *testing.T) {
 
 // Goroutines that live for 20 ms each and have one runtime.g, which is looked at rarely between them, have their time on average.
 func TestLivesAfterRests(t *testing.T) {
-	const tick, lives, n = time.Millisecond, 20 * time.Millisecond, 100
+	const tick, lives, n = time.Millisecond, 20 * time.Millisecond, 50
 	s := newScripted()
 	r, path := scriptedRecorder(t, s, Options{Interval: tick})
 	l := goruntime.Layouts["go1.26"]

@@ -1,15 +1,9 @@
-// Command waits has goroutines that wait for objects of each kind, and profiles itself to the file that it is told until its input ends. The more
-// goroutines wait for an object at a time, the more time they wait for it: the differences are large.
 package main
 
 import (
-	"io"
-	"os"
 	"runtime"
 	"sync"
 	"time"
-
-	"github.com/gotach/profiler"
 )
 
 var global sync.Mutex
@@ -35,12 +29,11 @@ func (a *account) pay() {
 	}
 }
 
-func read(l *sync.RWMutex)    { l.RLock() }
-func write(l *sync.RWMutex)   { l.Lock() }
-func group(g *sync.WaitGroup) { g.Wait() }
-func receive(c chan int)      { <-c }
-func send(c chan int)         { c <- 1 }
-func condition(c *sync.Cond)  { c.L.Lock(); c.Wait() }
+func readLock(l *sync.RWMutex) { l.RLock() }
+func group(g *sync.WaitGroup)  { g.Wait() }
+func receive(c chan int)       { <-c }
+func send(c chan int)          { c <- 1 }
+func condition(c *sync.Cond)   { c.L.Lock(); c.Wait() }
 func choose(a, b, alone chan int) {
 	select {
 	case <-a:
@@ -68,8 +61,9 @@ func take(c chan int) {
 	}
 }
 
-func main() {
-	defer profiler.Start(profiler.Output(os.Args[1]), profiler.Budget(50)).Stop()
+// waits has goroutines that wait for objects of each kind. The more goroutines wait for an object at a time, the more time they wait for it: the
+// differences are large.
+func waits() {
 	many := func(n int, f func()) {
 		for range n {
 			go f()
@@ -84,7 +78,7 @@ func main() {
 	}
 	many(2, globally)                 // one waits at a time
 	many(4, a.pay)                    // three
-	many(6, func() { read(rw) })      // six
+	many(6, func() { readLock(rw) })  // six
 	many(4, func() { send(full) })    // four
 	many(7, func() { receive(none) }) // seven
 	many(10, func() { choose(other, third, make(chan int)) })
@@ -93,6 +87,4 @@ func main() {
 	many(24, func() { feed(work) }) // nearly all
 	go take(work)
 	go collect()
-	_, _ = os.Stdout.WriteString("waits\n")
-	_, _ = io.Copy(io.Discard, os.Stdin)
 }

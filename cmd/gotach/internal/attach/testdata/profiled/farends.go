@@ -1,5 +1,3 @@
-// Command farends has goroutines that wait for connections and files, each kind in a function of its own, and profiles itself to a file until its input
-// ends. It prints the names of what they wait for.
 package main
 
 import (
@@ -8,10 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
-
-	"github.com/gotach/profiler"
 )
 
 func must[T any](v T, err error) T {
@@ -69,11 +64,12 @@ func connect(network, address string, dialed, accepted func(net.Conn), listens f
 	return l.Addr().String()
 }
 
-func main() {
-	defer profiler.Start(profiler.Output(os.Args[1]), profiler.Budget(50)).Stop()
+// farEnds has goroutines that wait for connections and files, each kind in a function of its own, and prints the names of what they wait for. It
+// returns what must stay open.
+func farEnds(dir string) []*os.File {
 	one, two := must(net.Listen("tcp", "127.0.0.1:0")), must(net.Listen("tcp", "127.0.0.1:0"))
 	tcp := connect("tcp", "127.0.0.1:0", dialed, accepted, listens)
-	socket := connect("unix", filepath.Join(filepath.Dir(os.Args[1]), "a socket"), dialedUnix, acceptedUnix, listensUnix)
+	socket := connect("unix", filepath.Join(dir, "a socket"), dialedUnix, acceptedUnix, listensUnix)
 	udp := must(net.ListenPacket("udp", "127.0.0.1:0")).(*net.UDPConn)
 	go datagrams(udp)
 	go dialedUDP(must(net.Dial("udp", udp.LocalAddr().String())))
@@ -99,10 +95,7 @@ func main() {
 	} {
 		fmt.Println(line)
 	}
-	fmt.Println()
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	runtime.KeepAlive(r2) // the collector would close the other ends of the pipes
-	runtime.KeepAlive(w)
+	return []*os.File{r2, w} // the collector would close the other ends of the pipes
 }
 
 func must2(a, b string, err error) (string, string) { must(a, err); return a, b }
