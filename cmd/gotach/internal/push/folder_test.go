@@ -152,7 +152,12 @@ func TestFolderReplaced(t *testing.T) {
 func TestManyRefused(t *testing.T) {
 	testenv.Long(t)
 	dir := t.TempDir()
-	n := testenv.Times(1500, 5000)
+	empty, n := filepath.Join(t.TempDir(), "empty"), testenv.Times(120, 5000)
+	must(errors.Join(os.WriteFile(empty, nil, 0o600), os.Mkdir(filepath.Join(dir, refusedDir), 0o700)))
+	for i := range testenv.Times(maxParked*9/10, 0) { // by day, most are there
+		old := filepath.Join(dir, refusedDir, fmt.Sprintf("old%d.tach", i))
+		must(errors.Join(os.Link(empty, old), os.Link(empty, old+reasonSuffix)))
+	}
 	for i := range n {
 		must(os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.tach", i)), []byte("damaged..."), 0o600))
 	}
@@ -167,7 +172,7 @@ func TestManyRefused(t *testing.T) {
 	testenv.Within(t, "how often the folder was read", p.parking.counts, 0, 2+n/(maxParked/10))
 	// The next process finds what this one has left.
 	for i := len(kept); i <= maxParked; i++ {
-		must(os.WriteFile(filepath.Join(dir, refusedDir, fmt.Sprintf("left%d.tach", i)), nil, 0o600))
+		must(os.Link(empty, filepath.Join(dir, refusedDir, fmt.Sprintf("left%d.tach", i))))
 	}
 	must(os.WriteFile(filepath.Join(dir, "late.tach"), []byte("damaged"), 0o600))
 	must(push(t, o))
