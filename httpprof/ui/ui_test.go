@@ -51,7 +51,7 @@ func left() string {
 // work computes and waits until the context ends.
 func work(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
-		if n%1_000_000 == 0 {
+		if n%10_000 == 0 {
 			time.Sleep(time.Millisecond)
 		}
 	}
