@@ -73,9 +73,9 @@ func await(path string) {
 }
 
 // While a session runs, a profile of the next seconds is taken from it. It has labels and creators
-// of goroutines that began long before it, and only its own time. The session goes on as before.
+// of goroutines that began long before it, and only its own time. The session goes on as before. By day TestBeside of package ui has a portable one.
 func TestRunningSession(t *testing.T) {
-	for _, kind := range []profiler.SourceKind{profiler.Auto, profiler.Portable}[:testenv.Brief(1, 2)] {
+	for _, kind := range []profiler.SourceKind{profiler.Auto, profiler.Portable}[:testenv.Times(1, 2)] {
 		t.Run(string(kind), func(t *testing.T) {
 			s, path := open(t, profiler.Source(kind))
 			labels, begin := s.Stats().Source == "native", time.Now()
@@ -93,30 +93,27 @@ func TestRunningSession(t *testing.T) {
 	}
 }
 
-// With last, the profile is of the past of the session that runs, from one file and from several.
+// With last, the profile is of the past of the session that runs, from one file. TestMany asks for one from several.
 func TestPast(t *testing.T) {
-	testenv.Long(t)
-	for name, opts := range map[string][]profiler.Option{"one file": nil, "rotation": {profiler.RotateEvery(time.Second), profiler.KeepFiles(3)}} {
-		t.Run(name, func(t *testing.T) {
-			s, _ := open(t, opts...)
-			answers(t, ask(t.Context(), "last=1h"), http.StatusServiceUnavailable, "the session has run for ")
-			if opts != nil {
-				testenv.Await(func() bool { return len(s.Files()) > 0 })
-				await(s.Path())
-			}
-			last := s.Stats().Duration
-			since := time.Now().Add(-last - time.Millisecond)
-			code, body, _ := get(t, Handler(), fmt.Sprintf("/?last=%v&format=tach", last))
-			testenv.Same(t, string(body[:min(80, len(body))]), code, http.StatusOK)
-			r := testenv.Must(reader.New(bytes.NewReader(body)))
-			d := checkLoad(t, r, s.Stats().Source == "native", false).Session
-			testenv.FailIf(t, d.Start.Before(since) || d.Error != "", "of the last %v the session is %+v", last, d)
-			_, body, header := get(t, Handler(), fmt.Sprintf("/?last=%v", last)) // for pprof
-			p := testenv.Must(profile.ParseData(body))
-			i, err := p.SampleIndexByName("")
-			testenv.FailIf(t, err != nil || p.SampleType[i].Unit != "nanoseconds" || p.DurationNanos <= 0 || len(p.Sample) < 2 || !strings.HasSuffix(header.Get("Content-Disposition"), `profile.pb.gz"`), "%v, pprof shows %+v of %v, %v", header, p.SampleType, p.DurationNanos, err)
-		})
-	}
+	s, _ := open(t)
+	answers(t, ask(t.Context(), "last=1h"), http.StatusServiceUnavailable, "the session has run for ")
+	past(t, s)
+}
+
+// past asks for all of a session that runs.
+func past(t *testing.T, s *profiler.Session) {
+	t.Helper()
+	last := s.Stats().Duration
+	since := time.Now().Add(-last - time.Millisecond)
+	code, body, _ := get(t, Handler(), fmt.Sprintf("/?last=%v&format=tach", last))
+	testenv.Same(t, string(body[:min(80, len(body))]), code, http.StatusOK)
+	r := testenv.Must(reader.New(bytes.NewReader(body)))
+	d := checkLoad(t, r, s.Stats().Source == "native", false).Session
+	testenv.FailIf(t, d.Start.Before(since) || d.Error != "", "of the last %v the session is %+v", last, d)
+	_, body, header := get(t, Handler(), fmt.Sprintf("/?last=%v", last)) // for pprof
+	p := testenv.Must(profile.ParseData(body))
+	i, err := p.SampleIndexByName("")
+	testenv.FailIf(t, err != nil || p.SampleType[i].Unit != "nanoseconds" || p.DurationNanos <= 0 || len(p.Sample) < 2 || !strings.HasSuffix(header.Get("Content-Disposition"), `profile.pb.gz"`), "%v, pprof shows %+v of %v, %v", header, p.SampleType, p.DurationNanos, err)
 }
 
 // samples are those of a file, with their weights.
