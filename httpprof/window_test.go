@@ -185,8 +185,9 @@ func TestSettles(t *testing.T) {
 	case <-asked:
 	}
 	close(reached)
-	testenv.OK(t, <-settled)
-	testenv.OK(t, errors.Join(a.leave(), b.leave()))
+	testenv.OK(t, errors.Join(<-settled, a.leave(), b.settle(t.Context())))
+	testenv.Same(t, "the whole file is of the last request", b.sole, false)
+	testenv.OK(t, b.leave())
 }
 
 // TestCutShort: a window that is cut short is an error at once, which says why.
