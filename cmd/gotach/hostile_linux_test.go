@@ -52,8 +52,7 @@ func hostile() {
 	lines := bufio.NewScanner(os.Stdin)
 	for file := 0; lines.Scan(); file++ {
 		for i, c := range readingCommands(lines.Text(), tmp) {
-			// By day the variants of a command have some of the files each.
-			if every := testenv.Times(8, 1); c.variant && (file+i)%every != 0 {
+			if testenv.Times((file+i)%c.every, 0) != 0 {
 				continue
 			}
 			fmt.Printf("%s\t%s\n", lines.Text(), c.name)
@@ -72,16 +71,22 @@ func hostile() {
 type readingCommand struct {
 	name string
 	text bool // it prints to the terminal
-	// variant says that another command reads the file in nearly the same way.
-	variant bool
-	run     func() string // returns what it prints
+	// every says that by day it has every so many-th file: 16 if another command reads a file in nearly the same way.
+	every int
+	run   func() string // returns what it prints
 }
 
 // readingCommands returns all commands that read a file. They write to a folder.
 func readingCommands(path, tmp string) (list []readingCommand) {
 	command := func(text bool, args ...string) {
-		variant := args[0] == "convert" || args[0] == "html" || strings.HasPrefix(args[1], "--") && args[1] != "--func" || strings.Count(strings.Join(args, " "), path) > 1
-		list = append(list, readingCommand{strings.Join(args, " "), text, variant, func() string {
+		every := 4
+		switch line := strings.Join(args, " "); {
+		case args[0] == "convert", args[0] == "html", strings.HasPrefix(args[1], "--") && args[1] != "--func", strings.Count(line, path) > 1:
+			every = 16
+		case args[0] == "verify", args[0] == "report", args[0] == "dump":
+			every = 1
+		}
+		list = append(list, readingCommand{strings.Join(args, " "), text, every, func() string {
 			var out bytes.Buffer
 			run(args, strings.NewReader(""), &out, &out)
 			return out.String()
@@ -107,9 +112,9 @@ func readingCommands(path, tmp string) (list []readingCommand) {
 		}
 	}
 	command(false, "convert", path, "-o", filepath.Join(tmp, "x.pgo"), "--slowest", "1%", "--func", ".")
-	list = append(list, readingCommand{"view", false, true, func() string { viewOnce(path); return "" }},
-		readingCommand{"top", false, false, func() string { topOnce(path); return "" }},
-		readingCommand{"recover", true, false, func() string {
+	list = append(list, readingCommand{"view", false, 16, func() string { viewOnce(path); return "" }},
+		readingCommand{"top", false, 4, func() string { topOnce(path); return "" }},
+		readingCommand{"recover", true, 4, func() string {
 			// recover changes the file.
 			x, out := filepath.Join(tmp, "x.tach"), bytes.Buffer{}
 			_ = os.Remove(x + ".journal")

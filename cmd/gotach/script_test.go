@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,16 @@ var programs = map[string]func(){"gotach": main, "killed": killed, "rotates": ro
 
 func TestMain(m *testing.M) {
 	must(os.Setenv("TZ", "UTC"))
-	testscript.Main(m, programs)
+	testscript.Main(seldom{m}, programs)
+}
+
+// seldom are the tests with few collections of garbage, of which they make much and keep little. Push sets no limit if there is a variable for it.
+type seldom struct{ *testing.M }
+
+func (s seldom) Run() int {
+	debug.SetGCPercent(800)
+	must(os.Setenv("GOMEMLIMIT", "off"))
+	return s.M.Run()
 }
 
 // testProgram returns the path of one of the programs of TestMain: a link to the test binary, which is the program of that name.
@@ -41,7 +51,7 @@ func testProgram(t *testing.T, name string) string {
 func testCommand(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(testProgram(t, name), args...)
-	cmd.Env = append(os.Environ(), "GOGC=") // as users have it
+	cmd.Env = append(os.Environ(), "GOGC=", "GOMEMLIMIT=") // as users have it
 	return cmd
 }
 
