@@ -47,6 +47,7 @@ func hostile() {
 	pages = statm * uint64(os.Getpagesize())
 	must(unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: pages + hostileMemory, Max: pages + hostileMemory}))
 	debug.SetTraceback("all")
+	debug.SetGCPercent(testenv.Times(400, 100)) // by day a command that keeps much fails earlier
 	tmp := testenv.Must(os.MkdirTemp("", "hostile"))
 	defer os.RemoveAll(tmp)
 	lines := bufio.NewScanner(os.Stdin)
