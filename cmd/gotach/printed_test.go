@@ -154,6 +154,7 @@ func TestPrinted(t *testing.T) {
 
 // JSON has the same text as before, with escapes, and nothing that is not printable.
 func TestPrintedJSON(t *testing.T) {
+	testenv.Long(t)
 	_, tach, _, _, sums := evilFiles(t)
 	few := filepath.Join(t.TempDir(), "few.tach")
 	writeFixture(few, evilNames, "9")
@@ -200,7 +201,7 @@ func TestOutput(t *testing.T) {
 // The screen of top has no character that is not printable.
 func TestTopPrinted(t *testing.T) {
 	s := newTopScreenOf(t, func(f *fixture, _ []string) { evilNames(f, []string{"1500"}) }, true, true)
-	for _, size := range [][2]int{{200, 60}, {80, 24}, {30, 8}} {
+	for _, size := range [][2]int{{200, 60}, {80, 24}, {30, 8}}[:testenv.Brief(1, 3)] {
 		s.size(size[0], size[1])
 		for _, key := range []string{"0", "1", "2", "3", "4", "?", "?", "/", evil, "enter", "esc"} {
 			s.press(key)

@@ -97,6 +97,7 @@ func (p *pty) press(keys string) { _, _ = p.master.WriteString(keys) }
 // On a terminal, where there are colours, commands write no other escape sequence. What top writes has nothing of what others
 // chose.
 func TestPrintedTerminal(t *testing.T) {
+	testenv.Long(t)
 	_, tach, empty, _, _ := evilFiles(t)
 	for _, args := range [][]string{{"report", tach}, {"verify", tach, empty}, {"convert", tach, "-o", "-", "--to", "collapsed"}} {
 		p := newPTY(t, 100, 40, args...)
@@ -123,6 +124,7 @@ func TestPrintedTerminal(t *testing.T) {
 
 // gotach top records a program from outside that writes no profile, and leaves nothing.
 func TestTopOutside(t *testing.T) {
+	testenv.Long(t)
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	program := testCommand(t, "gotach", "report", "-")
@@ -149,6 +151,7 @@ func TestTopOutside(t *testing.T) {
 // gotach top works in a terminal that does not know its size, as those of containers, and in tiny and huge ones, also when the
 // size changes.
 func TestTopTerminals(t *testing.T) {
+	testenv.Long(t)
 	file := filepath.Join(t.TempDir(), "app.tach")
 	writeFixture(file, contends)
 	for _, c := range []struct {

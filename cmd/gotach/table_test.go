@@ -110,6 +110,7 @@ func TestASCII(t *testing.T) {
 // The demo prints what it runs, and then what report prints. Variables for the output and rotation have no effect on it. It
 // exports like a program that imports package export.
 func TestDemo(t *testing.T) {
+	testenv.Long(t)
 	dir := t.TempDir()
 	out, folded := filepath.Join(dir, "demo.tach"), filepath.Join(dir, "x.folded")
 	t.Setenv("PROFILE_OUT", filepath.Join(dir, "elsewhere"))
