@@ -206,7 +206,7 @@ func TestGolden(t *testing.T) {
 			want := gunzip(t, filepath.Join(testdata, "cpython-3.15", name+".bin.expect.jsonl.gz"))
 			in := testenv.Closes(t, testenv.Must(formats.Open(path, formats.Options{})))
 			piped := testenv.Closes(t, testenv.Must(formats.OpenReader(bytes.NewReader(testenv.Must(os.ReadFile(path))), "pipe", formats.Options{})))
-			for _, in := range []*formats.Input{in, in, piped} { // Samples starts from the beginning each time
+			for _, in := range []*formats.Input{in, in, piped}[:testenv.Brief(1, 3)] { // Samples starts from the beginning each time
 				var b bytes.Buffer
 				testenv.OK(t, in.Dump(&b))
 				if !bytes.Equal(b.Bytes(), want) {

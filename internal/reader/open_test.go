@@ -218,7 +218,7 @@ func TestBatchesBreak(t *testing.T) {
 // A Follower that polls at any times finds the samples that a Reader finds in the finished file, each once,
 // those of a thread in their order. It finds them while they are only in the journal.
 func TestFollower(t *testing.T) {
-	for _, c := range []struct{ uncompressed, atOnce bool }{{false, false}, {true, true}, {true, false}, {false, true}}[:testenv.Brief(1, 4)] {
+	for _, c := range []struct{ uncompressed, atOnce bool }{{false, false}, {true, true}, {true, false}, {false, true}}[:testenv.Times(testenv.Brief(1, 2), 4)] {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) { follow(t, c.uncompressed, c.atOnce) })
 	}
 }

@@ -11,6 +11,7 @@ package analyzetest
 import (
 	"flag"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,6 +37,13 @@ type Recording struct {
 	file       testenv.File
 	Goroutines []tachyon.Goroutine
 	Objects    []tachyon.Object
+	last       map[uint64]*interned // by goroutine
+}
+
+// An interned stack is one with the writer's numbers of its frames. To look these up takes long, and most samples are like the ones before.
+type interned struct {
+	frames []tachyon.Frame
+	ids    []uint32
 }
 
 func Record(t testing.TB) *Recording { return RecordFrom(t, Start) }
@@ -43,7 +51,7 @@ func Record(t testing.TB) *Recording { return RecordFrom(t, Start) }
 // RecordFrom makes a recording that begins later. The times of its samples are still those since start.
 func RecordFrom(t testing.TB, from uint64) *Recording {
 	t.Helper()
-	r := &Recording{T: t}
+	r := &Recording{T: t, last: map[uint64]*interned{}}
 	var err error
 	if r.W, err = writer.New(&r.file, writer.Options{Start: from, Interval: 1000, Uncompressed: true}); err != nil {
 		t.Fatal(err)
@@ -62,7 +70,18 @@ func Place(function string, line int32) tachyon.Frame {
 
 // Add adds a sample of a goroutine. Frames are innermost first.
 func (r *Recording) Add(goroutine, at uint64, status tachyon.Status, frames ...tachyon.Frame) {
-	if err := r.W.WriteFrames(&tachyon.Sample{Thread: goroutine, Time: Start + at, Status: status}, frames); err != nil {
+	last := r.last[goroutine]
+	if last == nil {
+		last = &interned{}
+		r.last[goroutine] = last
+	}
+	if !slices.Equal(frames, last.frames) {
+		last.frames, last.ids = append(last.frames[:0], frames...), last.ids[:0]
+		for _, f := range frames {
+			last.ids = append(last.ids, r.W.Intern(f))
+		}
+	}
+	if err := r.W.Write(&tachyon.Sample{Thread: goroutine, Time: Start + at, Status: status, Stack: last.ids}); err != nil {
 		r.T.Helper() // it takes long
 		r.T.Fatal(err)
 	}

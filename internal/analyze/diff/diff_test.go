@@ -281,7 +281,7 @@ func TestDiffAA(t *testing.T) {
 	for _, by := range Bys {
 		options = append(options, Options{By: by})
 	}
-	for i := range uint64(testenv.Times(3, 6)) {
+	for i := range uint64(testenv.Times(2, 6)) {
 		a, _ := load(t, 1100+2*i, 20_000, 500)
 		b, _ := load(t, 1101+2*i, 20_000, 500)
 		for _, o := range options {
@@ -371,7 +371,7 @@ func (s *simulation) program(side int, speed, spread float64) (machine []float64
 func TestDiffSimulated(t *testing.T) {
 	testenv.Again(t)
 	const all = 40
-	times := testenv.Times(testenv.Brief(10, 20), all)
+	times := testenv.Times(10, all)
 	planted := diffKey{"main.planted", LevelTotal, WhatCPU}
 	leak := diffKey{"[chan receive] main.leak", LevelSelf, WhatWait}
 	for _, c := range []struct {

@@ -17,7 +17,7 @@ func studentQuantile(p, freedom float64) float64 {
 	for studentTail(high, freedom) > p && high < 1e12 {
 		low, high = high, high*2
 	}
-	for range 60 {
+	for i := 0; i < 60 && high-low > 1e-10*high; i++ {
 		if middle := (low + high) / 2; studentTail(middle, freedom) > p {
 			low = middle
 		} else {

@@ -301,7 +301,7 @@ func TestWaitsOfMany(t *testing.T) {
 	for g := uint64(1); g <= 60; g++ {
 		all = append(all, does(g, "chan send", "ask"), does(100+g, "chan receive", "answer"))
 	}
-	ticks := testenv.Brief(120, 300)
+	ticks := testenv.Times(testenv.Brief(60, 120), 300)
 	for i := range ticks { // each tick some run
 		all[i%120].status = analyzetest.Running
 		s.ticks(1, all...)

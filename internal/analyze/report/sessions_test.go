@@ -28,7 +28,7 @@ import (
 func TestSessions(t *testing.T) {
 	testenv.Again(t)
 	files := testenv.Files(t, "../testdata/sessions/*.tach", 20)
-	for _, path := range files[:testenv.Brief(8, len(files))] {
+	for _, path := range files[:testenv.Brief(4, len(files))] {
 		name := strings.TrimSuffix(filepath.Base(path), ".tach")
 		t.Run(name, func(t *testing.T) {
 			s := analyzetest.OpenSession(t, filepath.Dir(path), name)
@@ -106,6 +106,7 @@ func liveLeak(never chan int) { <-never }
 // Each analysis finds what it is for in a session of the present profiler. How exactly is known from recorded sessions. The
 // session runs until all has been found.
 func TestFindingsOfProgram(t *testing.T) {
+	testenv.Long(t)
 	path := filepath.Join(t.TempDir(), "x.tach")
 	session := testenv.Must(profiler.Open(profiler.Output(path), profiler.Budget(100)))
 	defer session.Stop()

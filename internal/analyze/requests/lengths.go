@@ -31,6 +31,14 @@ const (
 	leastSeen = 0.35
 )
 
+// estimate returns what the function estimate does, and keeps it for the next time.
+func (f *finder) estimate(list []*request) *lengths {
+	if f.estimated == nil || !slices.Equal(f.estimatedOf, list) {
+		f.estimated, f.estimatedOf = estimate(list), list
+	}
+	return f.estimated
+}
+
 // estimate returns the lengths of requests. There must be some.
 func estimate(list []*request) *lengths {
 	every := 1 + (len(list)-1)/maxLengths
@@ -133,16 +141,16 @@ func (l *lengths) fit(list []*request, classes []gapClass) {
 		clear(next)
 		for _, r := range rows {
 			sum := 0.0
-			count := l.count[r.first:]
+			count := l.count[r.first:][:len(r.weights)]
 			for j, w := range r.weights {
 				sum += w * count[j]
 			}
 			if sum <= 0 {
 				continue
 			}
-			into := next[r.first:]
+			into, part := next[r.first:][:len(r.weights)], 1/sum // a division takes long
 			for j, w := range r.weights {
-				into[j] += w * count[j] / sum
+				into[j] += w * count[j] * part
 			}
 		}
 		// For each request that has a sample there are so many others that began in such a gap and have none.

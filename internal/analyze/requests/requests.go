@@ -174,6 +174,7 @@ func readRequests(s *analyze.Samples, o *Options) (*requestSums, *Requests, erro
 		return nil, nil, err
 	}
 	f.parts, f.reads, f.calls, f.lives = requestList{}, requestList{}, analyze.States[call]{}, lives{} // for the second reading, that memory is needed
+	f.estimated, f.estimatedOf = nil, nil
 	return r, out, nil
 }
 
@@ -192,7 +193,7 @@ func (f *finder) summary() *Requests {
 		}
 		return out
 	}
-	l := estimate(list)
+	l := f.estimate(list)
 	out.Short = analyze.Micros(l.short)
 	for _, x := range list {
 		f.ended = append(f.ended, x.length())

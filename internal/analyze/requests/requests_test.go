@@ -133,6 +133,7 @@ func checkPicked(t *testing.T, name string, file stream.File, log []uint64, o Op
 
 func TestRequests(t *testing.T) {
 	testenv.Again(t)
+	testenv.Long(t)
 	s, log, short := serve(t)
 	_, file := s.Source.File()
 	slices.Sort(log)

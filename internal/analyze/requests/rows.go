@@ -125,7 +125,7 @@ func (f *finder) rows(out *Requests) (shown Number) {
 	for debug := range kinds {
 		for k, g := range kinds[debug] {
 			if g != nil {
-				g.lens = estimate(g.list)
+				g.lens = f.estimate(g.list)
 				all[k] += g.lens.all
 				seen[k] += len(g.list)
 			}
@@ -174,7 +174,7 @@ func (f *finder) rows(out *Requests) (shown Number) {
 		shown.Count = min(shown.Count, shown.High)
 	}
 	for _, g := range handlers {
-		g.lens = estimate(g.list)
+		g.lens = f.estimate(g.list)
 		add(g, g.kind)
 	}
 	return shown

@@ -18,6 +18,7 @@ import (
 // Requests count that have a sample that is selected. What they did is that of all their samples.
 func TestSelectRequests(t *testing.T) {
 	testenv.Again(t)
+	testenv.Long(t)
 	s, log, _ := serve(t)
 	_, file := s.Source.File()
 	find := func(sel stream.Selection, since, until string, o Options) *Requests {
@@ -90,7 +91,7 @@ func repeated(t *testing.T, parent uint64) *Requests {
 
 // The lengths of requests are those of the server's log, and what the slow ones do more is the longer path.
 func TestRequestsOfSessions(t *testing.T) {
-	for _, name := range []string{"requests", "requests-default-budget", "requests-short", "leaky-server"} {
+	for _, name := range []string{"requests-short", "leaky-server", "requests-default-budget", "requests"}[:testenv.Brief(2, 4)] {
 		t.Run(name, func(t *testing.T) {
 			s := analyzetest.OpenSession(t, "../testdata/sessions", name)
 			r := testenv.Must(Find(s.Samples(t), Options{Slowest: analyzetest.Slowest}))

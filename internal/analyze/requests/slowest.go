@@ -64,7 +64,7 @@ func FindEnded(s *analyze.Samples) (out Ended, err error) {
 	}
 	n := f.rows(&Requests{})
 	out.Unknown, out.Each = !n.Known(), float64(n.Count)/float64(len(list)) // with those that have no sample
-	long := estimate(list).all / float64(len(list))
+	long := f.estimate(list).all / float64(len(list))
 	for _, x := range list {
 		out.At = append(out.At, x.last)
 		out.Took += long * float64(x.length())

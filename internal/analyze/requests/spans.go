@@ -25,6 +25,9 @@ type finder struct {
 	// sample of the handler.
 	reads requestList
 	ended []uint64 // lengths of all that are shown, µs
+	// estimated are the lengths of estimatedOf. Often all requests are of one kind, or one handler has them all.
+	estimated   *lengths
+	estimatedOf []*request
 
 	routes   []route
 	routeOf  map[route]int32
