@@ -150,7 +150,7 @@ func ends(why string, happens func()) {
 
 // takenBack sets the signal's action as C does. The session must set its handler again and count that.
 func takenBack(handler uint64) {
-	const times = 5
+	const times = 2
 	err := during(func(err error) { fail("%v", err) }, func(s *sampler.Sampler, k *spinSink) {
 		for range times {
 			setSignal(handler)
