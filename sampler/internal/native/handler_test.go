@@ -286,6 +286,7 @@ func tryLayout(fallback bool) string {
 // must not hang or end.
 func TestShiftedLayout(t *testing.T) {
 	testenv.Long(t)
+	t.Parallel()
 	var all sync.WaitGroup
 	for from := range shiftChildren {
 		all.Go(func() { testShifts(t, shifts(), from) })

@@ -161,6 +161,7 @@ func TestLayoutOf(t *testing.T) {
 // TestForeign samples goroutines whose stacks cannot be read, or not all of them: see testdata/foreign.
 func TestForeign(t *testing.T) {
 	testenv.Long(t)
+	t.Parallel()
 	run(t, nil, build(t, "foreign"))
 }
 
