@@ -51,8 +51,8 @@ func TestPeerReleaseLibrary(t *testing.T) {
 	}
 	gocmd("mod", "init", "example.com/hello")
 	gocmd("get", modulePath+"@"+released(t))
-	size := func(tags string) int64 {
-		gocmd("build", "-o", "hello", "-ldflags=-s -w", "-tags="+tags)
+	size := func(tags string) int64 { // paths of source files are a part of a program
+		gocmd("build", "-o", "hello", "-trimpath", "-ldflags=-s -w", "-tags="+tags)
 		return testenv.Must(os.Stat(filepath.Join(dir, "hello"))).Size()
 	}
 	added := size("profiled") - size("")
