@@ -17,6 +17,8 @@ import (
 	"github.com/gotach/profiler/internal/testenv/measure"
 )
 
+func init() { measures = true }
+
 // memory runs a command and returns the most memory that it had, in MB.
 func memory(t *testing.T, cmd *exec.Cmd) float64 {
 	t.Helper()

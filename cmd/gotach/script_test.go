@@ -33,9 +33,14 @@ func TestMain(m *testing.M) {
 // seldom are the tests with few collections of garbage, of which they make much and keep little. Push sets no limit if there is a variable for it.
 type seldom struct{ *testing.M }
 
+// measures is set by the measurements. They need a small process: the most memory of a program that it starts is at least its own (getrusage(2)).
+var measures bool
+
 func (s seldom) Run() int {
-	debug.SetGCPercent(800)
-	must(os.Setenv("GOMEMLIMIT", "off"))
+	if !measures {
+		debug.SetGCPercent(800)
+		must(os.Setenv("GOMEMLIMIT", "off"))
+	}
 	return s.M.Run()
 }
 
