@@ -2,6 +2,8 @@
 
 package main
 
+// Programs with code that is compiled while they run: sonic's for JSON, and wazero's for WebAssembly.
+
 import (
 	"context"
 	"fmt"

@@ -96,11 +96,11 @@ func TestDocCommands(t *testing.T) {
 	times := regexp.MustCompile(`--since [\d.]+s --until [\d.]+s`) // of a recording that is longer
 	names, done := regexp.MustCompile(`\b(demo|app|nats|sqlite|prometheus|old|before|after)\b`), map[string]bool{}
 	for _, c := range all {
-		if same := names.ReplaceAllString(c, "x"); done[same] {
+		same := names.ReplaceAllString(c, "x")
+		if done[same] {
 			continue // only the file is another one
-		} else {
-			done[same] = true
 		}
+		done[same] = true
 		docCommand(t, times.ReplaceAllString(here.Replace(c), "--since 0s --until 1s"))
 	}
 	testenv.FailIf(t, len(all) < 60 || options < 20 || received == 0, "%d commands ran, %d flags were found, and push sent %d messages", len(all), options, received)
