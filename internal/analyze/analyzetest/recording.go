@@ -81,7 +81,11 @@ func (r *Recording) Add(goroutine, at uint64, status tachyon.Status, frames ...t
 			last.ids = append(last.ids, r.W.Intern(f))
 		}
 	}
-	if err := r.W.Write(&tachyon.Sample{Thread: goroutine, Time: Start + at, Status: status, Stack: last.ids}); err != nil {
+	s := tachyon.Sample{Thread: goroutine, Time: Start + at, Status: status, Stack: last.ids}
+	if goroutine >= tachyon.FirstPseudo {
+		s.Interpreter = tachyon.Process
+	}
+	if err := r.W.Write(&s); err != nil {
 		r.T.Helper() // it takes long
 		r.T.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func (c *Cores) runner(s *stream.Sample) int {
 	case s.Interpreter == tachyon.Runtime:
 		name = Runtime
 	case s.Interpreter > tachyon.Runtime:
-		name = c.leaf(s.Stack)
+		name = c.row(s.Stack)
 	case s.Labels != nil:
 		if key = c.labels(s.Labels); key == "" {
 			name = c.root(s.Stack)
@@ -189,15 +189,16 @@ func (c *Cores) text(set map[string]string) string {
 	return "label " + strings.Join(words, " ")
 }
 
-func (c *Cores) leaf(stack uint32) string {
-	if stack == 0 {
+// row returns the name of CPU time that no goroutine used: the outermost frame.
+func (c *Cores) row(stack uint32) string {
+	name := Runtime
+	for at := stack; at != 0; at = c.src.Stacks()[at].Caller {
+		name = c.src.Frames()[c.src.Stacks()[at].Frame].Func
+	}
+	if name == tachyon.FuncScheduler {
 		return Runtime
 	}
-	f := &c.src.Frames()[c.src.Stacks()[stack].Frame]
-	if _, waits := profile.WaitReason(*f); waits {
-		return Runtime
-	}
-	return f.Func
+	return name
 }
 
 // root returns the outermost function of the program's own code, else the outermost one.

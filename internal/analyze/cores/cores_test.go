@@ -138,3 +138,14 @@ func TestNearlyAllCores(t *testing.T) {
 	four.GOMAXPROCS = 4
 	want(t, charged(t, r, four), map[string]float64{"main.work": 100})
 }
+
+// CPU time of the scheduler is the runtime's, whatever its innermost function is. That of C threads has a name of its own.
+func TestRows(t *testing.T) {
+	r := analyzetest.Record(t)
+	r.Every(ms, ms, 50*ms, tachyon.FirstPseudo, tachyon.OnCPU, analyzetest.Place("runtime.futex", 1), tachyon.Frame{Func: tachyon.FuncScheduler})
+	r.Every(ms, 50*ms+ms, 100*ms, tachyon.FirstPseudo, tachyon.OnCPU, analyzetest.Place("runtime.usleep", 1), tachyon.Frame{Func: tachyon.FuncScheduler})
+	r.Every(ms, ms, 100*ms, tachyon.FirstPseudo+1<<16, tachyon.OnCPU, tachyon.Frame{Func: tachyon.FuncC})
+	r.Every(ms, ms, 100*ms, 1, tachyon.GILRequested, tachyon.Frame{Func: tachyon.FuncRunnable}, analyzetest.Place("main.work", 1))
+	goroutine(r, 1, nil)
+	want(t, charged(t, r, two), map[string]float64{Runtime: 50, tachyon.FuncC: 50})
+}
