@@ -21,7 +21,8 @@ import (
 // Idle tells waits that are idle from those that somebody waits for: nobody would be faster if an idle wait
 // were shorter. In this order:
 //
-//   - A goroutine with labels, or in a request (RequestKinds), is at work.
+//   - A goroutine with labels, or in a request (RequestKinds), is at work, unless it waits for the next tick of its own ticker in a loop in
+//     the background.
 //   - A wait at a known place (idlePlaces) is idle: there a library waits for the next thing to do. At some
 //     of them this holds with labels too.
 //   - A wait at home is idle. A group is the goroutines that were created at one place and run one function. Its home is

@@ -329,27 +329,43 @@ func TestRestOfWindow(t *testing.T) {
 	}
 }
 
-// A loop that waits in a select to send is not idle: whoever receives is slow. Without the source text it is as any other select.
-func TestSelectSends(t *testing.T) {
+// A loop that waits in a select to send is not idle: whoever receives is slow. One in the background that waits for the next tick of its own
+// ticker is, also with labels, which it has from whoever began it. Without the source text they are as any other select.
+func TestSelectsOfText(t *testing.T) {
 	text := testenv.Must(os.ReadFile("testdata/selects.go"))
 	read := func(string) *source.File { return &source.File{Text: text} }
 	for _, c := range []struct {
 		function string
 		read     func(string) *source.File
+		labels   bool
 		idle     bool
-	}{{"main.produce", read, false}, {"main.watch", read, true}, {"main.produce", nil, true}} {
-		before, _, _ := bytes.Cut(text, []byte(strings.TrimPrefix(c.function, "main.")))
-		line := 3 + bytes.Count(before, []byte("\n"))
-		at := tachyon.Frame{File: "/home/u/app/main.go", Func: c.function, Line: int32(line)}
+	}{
+		{"main.produce", read, false, false}, {"main.watch", read, false, true}, {"main.produce", nil, false, true},
+		{"main.check", read, true, true}, {"main.watch", read, true, false}, {"main.check", nil, true, false}, {"main.main", read, true, false},
+	} {
+		before, after, _ := bytes.Cut(text, []byte("func "+strings.TrimPrefix(c.function, "main.")+"()"))
+		within, _, _ := bytes.Cut(after, []byte("select {"))
+		at := tachyon.Frame{File: "/home/u/app/main.go", Func: c.function, Line: int32(1 + bytes.Count(before, []byte("\n")) + bytes.Count(within, []byte("\n")))}
 		r := analyzetest.Record(t)
 		for g := uint64(1); g <= 2; g++ {
-			r.Goroutine(tachyon.Goroutine{ID: g, CreatedBy: "main.main", First: analyzetest.Start, Last: analyzetest.Start + analyzetest.OneSecond})
+			x := tachyon.Goroutine{ID: g, CreatedBy: "main.main", First: analyzetest.Start, Last: analyzetest.Start + analyzetest.OneSecond}
+			if c.labels {
+				x.Labels = []tachyon.LabelSpan{{Labels: map[string]string{"request": "1"}}}
+			}
+			r.Goroutine(x)
 			for n := uint64(1); n < 1000; n++ {
 				r.Add(g, n*1000, tachyon.Moved, analyzetest.Wait("select"), at)
 			}
 		}
-		f := testenv.Must(Read(r.Labelled().Source, c.read))
-		testenv.FailIf(t, len(f.waits) == 0 && c.idle || len(f.waits) > 0 && f.Is(firstWait) != c.idle, "%s, line %d, with text %v: idle %v", c.function, line, c.read != nil, !c.idle)
+		src := r.Labelled().Source
+		f := testenv.Must(Read(src, c.read))
+		again, idle := f.Again(), time.Duration(0)
+		for s := range testenv.All(t, src.Samples()) {
+			if f.Is(again.Add(s)) {
+				idle += s.Wall
+			}
+		}
+		testenv.FailIf(t, c.idle != (idle > time.Second) || !c.idle && idle != 0, "%s, line %d, with text %v, with labels %v: %v idle", c.function, at.Line, c.read != nil, c.labels, idle)
 	}
 }
 

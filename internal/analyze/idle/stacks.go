@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/syntax"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -94,18 +95,22 @@ func (f *Idle) look(stack uint32) idleStack {
 	sends := func() bool {
 		return x.choice && rest != nil && f.texts.Offers(&f.src.Frames()[list[restAt].Frame]) != nil
 	}
+	home := homeReasons[why] && rest != nil && restAt == entryAt
+	deep := homeReasons[why] && rest != nil && entry != nil && list[restAt].Caller == entryAt && entry.literal
 	switch {
 	case why == "":
 	case idleReasons[why], known != nil && known.always:
 		x.kind = idleAlways
 	case request:
 		known = nil
+	case (home || deep) && entry.name != "main.main" && f.texts.ForTime(&f.src.Frames()[list[restAt].Frame]) == syntax.Tick:
+		x.kind = idleAlways // a loop in the background, which may have the labels of a request that began it
 	case known != nil, why == idleForever:
 		x.kind = idlePlain
 	case writes, sends(): // somebody is slow to read or to receive
-	case homeReasons[why] && rest != nil && restAt == entryAt:
+	case home:
 		x.kind = idleHome
-	case homeReasons[why] && rest != nil && entry != nil && list[restAt].Caller == entryAt && entry.literal:
+	case deep:
 		x.kind, x.deep = idleHome, true
 	case restReasons[why] && rest != nil:
 		x.kind = idleRest

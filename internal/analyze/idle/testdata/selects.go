@@ -17,3 +17,26 @@ func watch() {
 		}
 	}
 }
+
+func check() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+			look()
+		}
+	}
+}
+
+func main() {
+	ticker := time.NewTicker(time.Second)
+	for {
+		select {
+		case <-ticker.C:
+			look()
+		}
+	}
+}
