@@ -152,6 +152,8 @@ func TestPlaces(t *testing.T) {
 		{"requests", 4, 200_000, slices.Concat(in("chan receive"), handler), "wait main.ask", compute},
 		{"requests for which nobody works", 4, 200_000, slices.Concat(in("chan receive"), handler), "", nil},
 		{"requests while another goroutine syncs", 4, 200_000, slices.Concat(in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), handler), "fsync main.ask", sync},
+		{"writers while another goroutine syncs", 12, 4_000_000, in("sync.WaitGroup.Wait", analyzetest.Place("sync.(*WaitGroup).Wait", 1)), "fsync main.ask", sync},
+		{"work from a select while another goroutine syncs", 12, 4_000_000, in("select"), "", sync},
 		{"streams of events", 20, 4_000_000, slices.Concat(in("chan receive"), handler), "", nil},
 		{"sleeps", 3, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "sleep main.ask", nil},
 		{"requests that sleep", 3, 200_000, slices.Concat(in("sleep", analyzetest.Place("time.Sleep", 1)), handler), "sleep main.ask", nil},

@@ -23,8 +23,9 @@ const (
 	// does, they wait for something that has not happened, such as the next message.
 	workingAverage = 0.2
 	// syncedShare is the part of the time on the clock in which a goroutine that is in no request waits for the disk, from which on it
-	// may be that for which requests wait.
-	syncedShare = 0.3
+	// may be that for which others wait. Without requests it is, if waitingAverage of them wait at one place, as those do that wait for what
+	// they have written, for at least syncWaitShare of the time.
+	syncedShare, syncWaitShare = 0.3, 0.2
 
 	waitCond = "sync.Cond.Wait"
 )
@@ -63,40 +64,39 @@ func waits(f *facts) error {
 		return cmp.Or(cmp.Compare(sums[b], sums[a]), byPlace(a.place, b.place), cmp.Compare(a.state, b.state))
 	})
 	var disk *Finding // one cause, wherever requests wait for it
+	onDisk := float64(synced) >= syncedShare*float64(f.length)
 	for _, k := range order {
 		waited := sums[k]
-		if f.byRequests() {
-			if !f.worth(waited, peerShare) || float64(working) < workingAverage*float64(f.length) {
-				continue
-			}
+		many := !f.byRequests() && float64(waited) >= waitingAverage*float64(f.length)
+		switch {
+		case f.byRequests() && (!f.worth(waited, peerShare) || float64(working) < workingAverage*float64(f.length)):
+		case onDisk && (f.byRequests() || many && k.state != "select" && f.worth(waited, syncWaitShare)):
 			if disk != nil {
 				if len(disk.Evidence) < 5 {
 					disk.Evidence = append(disk.Evidence, fmt.Sprintf("in [%s] at %s: %s", k.state, k.place.text(), f.part(waited)))
 				}
 				continue
 			}
-			if float64(synced) >= syncedShare*float64(f.length) {
-				x := Finding{Kind: Fsync, Cost: waited, Share: f.share(waited), Sure: Inferred, Since: f.since(f.seriesAt(k.place))}
-				x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s; meanwhile another goroutine waits until data are on the disk (fsync) for %s of the time, in %s.",
-					f.who(), k.state, k.place.text(), f.part(waited), sinceText(x.Since), percent(float64(synced)/float64(f.length)), profile.FuncName(syncer.function))
-				x.Evidence = []string{opWords[opSync].hint}
-				x.Command = "waits " + quoted(funcFlag(k.function)) + " %s"
-				x.about = []place{syncer}
-				f.add(x, k.place)
-				disk = &f.found[len(f.found)-1]
-				continue
-			}
-			if !f.slow(waited, k.place, k.state) || f.stays(waited) {
-				continue
-			}
-		} else if k.state != waitCond || !f.worth(waited, waitingShare) || float64(waited) < waitingAverage*float64(f.length) {
-			continue
+			x := Finding{Kind: Fsync, Cost: waited, Share: f.share(waited), Sure: Inferred, Since: f.since(f.seriesAt(k.place))}
+			x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s; meanwhile another goroutine waits until data are on the disk (fsync) for %s of the time, in %s.",
+				f.who(), k.state, k.place.text(), f.part(waited), sinceText(x.Since), percent(float64(synced)/float64(f.length)), profile.FuncName(syncer.function))
+			x.Evidence = []string{opWords[opSync].hint}
+			x.Command = "waits " + quoted(funcFlag(k.function)) + " %s"
+			x.about = []place{syncer}
+			f.add(x, k.place)
+			disk = &f.found[len(f.found)-1]
+		case f.byRequests() && f.slow(waited, k.place, k.state) && !f.stays(waited), many && k.state == waitCond && f.worth(waited, waitingShare):
+			f.waitsAt(k.place, k.state, waited)
 		}
-		x := Finding{Kind: Wait, Cost: waited, Share: f.share(waited), Sure: Measured, Since: f.since(f.seriesAt(k.place))}
-		x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s.", f.who(), k.state, k.place.text(), f.part(waited), sinceText(x.Since))
-		x.Evidence = []string{"who or what wakes them is slow, or has too few goroutines: a worker, a consumer or a timer"}
-		x.Command = "waits " + quoted(funcFlag(k.function)) + " %s"
-		f.add(x, k.place)
 	}
 	return nil
+}
+
+// waitsAt says that most of the time is waited at a place, for what is not known.
+func (f *facts) waitsAt(at place, state string, waited time.Duration) {
+	x := Finding{Kind: Wait, Cost: waited, Share: f.share(waited), Sure: Measured, Since: f.since(f.seriesAt(at))}
+	x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s.", f.who(), state, at.text(), f.part(waited), sinceText(x.Since))
+	x.Evidence = []string{"who or what wakes them is slow, or has too few goroutines: a worker, a consumer or a timer"}
+	x.Command = "waits " + quoted(funcFlag(at.function)) + " %s"
+	f.add(x, at)
 }
