@@ -7,7 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
+
+// Only measurements import this package.
+func init() { testenv.CollectAsUsual() }
 
 // A measurement is repeated until one answer is far ahead. A run within the bound counts for it, a run
 // outside against it.

@@ -131,6 +131,7 @@ func samplesOf(t testing.TB, do func(), each func(*taken), enough func() bool) {
 }
 
 func TestMain(m *testing.M) {
+	testenv.CollectAsUsual() // it stops goroutines and moves their stacks while the handler reads them
 	// qemu-user does not have process_vm_readv, so tests under it read memory with plain loads.
 	mem.PlainReads = os.Getenv("GOTACH_PLAIN_READS") == "1"
 	if name := os.Getenv("GOTACH_NATIVE_CHILD"); name != "" {
