@@ -3,6 +3,7 @@ package locks
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -236,6 +237,7 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 	list := make([]WaitNode, 0, len(nodes))
 	nodes, objects := w.alike(nodes)
 	for key, n := range nodes {
+		n.chance()
 		x := WaitNode{
 			Time: reader.Micros(n.time), State: key.state, HolderFrame: HolderFrame{key.frame.Func, key.frame.File, int(key.frame.Line)},
 			Role: key.role, Known: [...]string{"", "inferred", "seen"}[key.how], Alone: reader.Micros(n.alone), Unknown: reader.Micros(n.unknown),
@@ -317,6 +319,25 @@ func (w *waitChains) alike(nodes map[chainKey]*chainNode) (map[chainKey]*chainNo
 		out[key] = n
 	}
 	return out, objects
+}
+
+// rareChild is the part of the waits of a WaitGroup for which there is a last child, below which it ended by chance then.
+const rareChild = 0.1
+
+// chance forgets the last children of waits if there is none for nearly all of these: then others end the waits, such as a goroutine that
+// commits for many.
+func (n *chainNode) chance() {
+	last := uint64(0)
+	for key, below := range n.next {
+		if key.role == roleLastChild {
+			last += below.time
+		}
+	}
+	if float64(last) >= rareChild*float64(n.time) {
+		return
+	}
+	n.unknown += last
+	maps.DeleteFunc(n.next, func(key chainKey, _ *chainNode) bool { return key.role == roleLastChild })
 }
 
 // plus adds another node and what is below it.

@@ -122,6 +122,23 @@ func TestWaitsOfGroup(t *testing.T) {
 	}
 }
 
+// Where nearly all waits of a WaitGroup end without a child, one that ends when a wait does is chance.
+func TestWaitsOfChance(t *testing.T) {
+	for waits, want := range map[int]int{5: 1, 20: 0} {
+		s := stepper{Recording: analyzetest.Record(t)}
+		s.Goroutine(tachyon.Goroutine{ID: 2, Parent: 1, FirstWeight: 1000})
+		wait := did{1, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
+		s.ticks(10, wait, sleeps(2, in("part", 310)))
+		for range waits {
+			s.ticks(1, did{1, analyzetest.Running, []tachyon.Frame{in("fan", 301)}})
+			s.ticks(10, wait)
+		}
+		n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 10*(waits+1), "sync.WaitGroup.Wait fan")
+		testenv.Same(t, fmt.Sprint(waits, " more waits: causes"), len(n.Next), want)
+		testenv.Same(t, fmt.Sprint(waits, " more waits: unknown"), n.Unknown, n.Time-time.Duration(10*want)*time.Millisecond)
+	}
+}
+
 // A goroutine waits for the answer of one that it has started. A child that ended earlier is no cause, nor is one that ends after the wait,
 // because its parent does, one that waits for a channel when it ends, or one that another function has started.
 func TestWaitsOfAnswer(t *testing.T) {
