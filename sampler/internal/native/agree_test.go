@@ -166,9 +166,9 @@ func TestAgreesWithStack(t *testing.T) {
 	}
 	ways := waits(stop)
 	for kind, wait := range ways {
-		for i := range 25 {
+		for i := range 12 {
 			all.Add(1)
-			start(kind, i*8/5, func() { defer all.Done(); wait() })
+			start(kind, i*7/2, func() { defer all.Done(); wait() })
 		}
 	}
 	for kind, wait := range forever {

@@ -231,10 +231,10 @@ func compare(t *testing.T, what string, once func() figures) {
 // TestMeasureBusyStart starts a session beside goroutines that never wait. Where Open gives up its P at the wrong place, it
 // waits until all others have had their turn: 0.4 s on a quiet machine. The median is below a second.
 func TestMeasureBusyStart(t *testing.T) {
-	bin := build(t, "busy")
+	bin := stripped(t)
 	for _, procs := range []string{"1", "2", "8", "0"} {
 		measure.AtMost(t, "Open beside 40 goroutines that never wait, GOMAXPROCS "+procs, "s", 4, func() float64 {
-			text, ok := output(t, nil, bin, "40", procs, t.TempDir())
+			text, ok := output(t, nil, bin, "busy", "40", procs, t.TempDir())
 			var open, stop float64
 			var source string
 			n, err := fmt.Sscan(text, &open, &stop, &source)

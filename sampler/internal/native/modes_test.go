@@ -72,12 +72,15 @@ func run(t *testing.T, env []string, bin string, args ...string) {
 	testenv.FailIf(t, !ok, "%v", text)
 }
 
+// stripped builds testdata/prog without symbols: once for all tests.
+func stripped(t *testing.T) (bin string) { return build(t, "prog", "-ldflags=-s -w") }
+
 // TestPrograms runs the modes of testdata/prog, without symbols. The mode "plain" and other ways to build it are in
 // TestPeerBuilds.
 func TestPrograms(t *testing.T) {
 	testenv.Long(t)
 	t.Parallel()
-	bin := build(t, "prog", "-ldflags=-s -w")
+	bin := stripped(t)
 	for dir := filepath.Dir(bin); dir != filepath.Clean(os.TempDir()); dir = filepath.Dir(dir) {
 		testenv.OK(t, os.Chmod(dir, 0o755)) // "max processes" becomes another user
 	}
@@ -85,6 +88,8 @@ func TestPrograms(t *testing.T) {
 		// Behaviour that could conflict with the source.
 		{"locked", ""}, {"maxprocs", ""}, {"setuid", ""}, {"thread", ""}, {"notify", "asyncpreemptoff=1"}, {"signals", ""}, {"blocked", ""},
 		{"preempt", ""}, {"exec", ""}, {"profilers", ""}, {"leaks", ""},
+		// Goroutines whose stacks cannot be read, or not all of them.
+		{"foreign", ""},
 		// Things that the source needs are refused, and the portable source takes over.
 		{"seccomp clock_gettime", ""}, {"seccomp timer_create", ""}, {"seccomp timer_settime", ""},
 		{"seccomp rt_tgsigqueueinfo", ""}, {"seccomp process_vm_readv", ""},
@@ -108,7 +113,7 @@ func TestPrograms(t *testing.T) {
 // does not wait for goroutines of the source that have no turn.
 func TestBusy(t *testing.T) {
 	t.Parallel()
-	run(t, nil, build(t, "busy"), "8", "0", t.TempDir())
+	run(t, nil, stripped(t), "busy", "4", "0", t.TempDir())
 }
 
 // TestGoDebug checks that goruntime.GoDebug reads settings as the runtime does.
@@ -156,13 +161,6 @@ func TestLayoutOf(t *testing.T) {
 			testenv.FailIf(t, got != goruntime.Layouts[want] || (err == nil) != (want != ""), "%q has not the layout of %q: %v", version, want, err)
 		}
 	}
-}
-
-// TestForeign samples goroutines whose stacks cannot be read, or not all of them: see testdata/foreign.
-func TestForeign(t *testing.T) {
-	testenv.Long(t)
-	t.Parallel()
-	run(t, nil, build(t, "foreign"))
 }
 
 // crowded is what the goroutines of TestNotStarted do.

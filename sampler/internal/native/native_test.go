@@ -166,7 +166,7 @@ func TestPanicDownstream(t *testing.T) {
 
 // TestNoStopTheWorld checks that a session does not stop the world while it takes some thousands of samples.
 func TestNoStopTheWorld(t *testing.T) {
-	defer park(1000)()
+	defer park(3000)() // most have two soon
 	var samples atomic.Int64
 	watch(t, source.Config{WaitFrames: true}, func(*taken) { samples.Add(1) }, func() {
 		before := testenv.Pauses()

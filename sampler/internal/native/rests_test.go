@@ -159,7 +159,7 @@ func TestLives(t *testing.T) {
 				lives[f.goid].began = 0 // the entry was never alive: checks find it some ticks later
 			}
 		}
-		for tick := range 400 {
+		for tick := range 250 {
 			f.records(func(kind uint64, w uintptr) {
 				switch kind {
 				case recStack:
@@ -175,7 +175,7 @@ func TestLives(t *testing.T) {
 					}
 				}
 			})
-			if tick > 350 {
+			if tick > 200 {
 				continue // all that have ended are found
 			}
 			for range random.IntN(2 * rate) {

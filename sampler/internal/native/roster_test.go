@@ -22,6 +22,7 @@ import (
 
 // TestMaxTracked has more goroutines than maxTracked.
 func TestMaxTracked(t *testing.T) {
+	t.Parallel()
 	if !alone(t) {
 		return // there are gs that the tests before have left
 	}

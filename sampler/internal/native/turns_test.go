@@ -169,10 +169,10 @@ func TestTurns(t *testing.T) {
 		s := f.s
 		allot(s, uint64(rapid.IntRange(3, 40).Draw(t, "quota")))
 		seen := map[uint64]bool{}
-		f.add(rapid.SampledFrom([]uint64{2, 20, 300}).Draw(t, "goroutines"))
+		f.add(rapid.SampledFrom([]uint64{2, 20, 150}).Draw(t, "goroutines"))
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		starts, ends := random.Float64(), random.Float64()
-		for range 200 {
+		for range 150 {
 			if s.goroutines < mostFakes-100 && random.IntN(50) == 0 {
 				f.add(random.Uint64N(100))
 			}

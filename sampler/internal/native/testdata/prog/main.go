@@ -258,7 +258,7 @@ var modes = map[string]func(){
 	},
 	"maxprocs": func() {
 		sampled(1000, func() {
-			for i := range 60 {
+			for i := range rounds(20, 60) {
 				runtime.GOMAXPROCS(1 + i*7%13)
 				time.Sleep(3 * time.Millisecond)
 			}
@@ -363,7 +363,7 @@ var modes = map[string]func(){
 			}
 		})
 	},
-	"preempt": func() { sampled(10000, func() { preempt(rounds(5, 100)) }) },
+	"preempt": func() { sampled(10000, func() { preempt(rounds(3, 100)) }) },
 	"exec": func() {
 		// Each generation runs a session, starts other programs, and then executes the next one.
 		n, _ := strconv.Atoi(os.Getenv("GENERATION"))
@@ -396,7 +396,7 @@ var modes = map[string]func(){
 				fail("%v", err)
 			}
 			stop := fgprof.Start(&wall, fgprof.FormatPprof)
-			burn(300 * time.Millisecond) // 30 ticks of both
+			burn(100 * time.Millisecond) // 10 ticks of both
 			if err := stop(); err != nil {
 				fail("%v", err)
 			}

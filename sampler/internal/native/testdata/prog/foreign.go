@@ -1,11 +1,8 @@
-// Command foreign runs the native source beside code that Go does not know, code on a stack that Go does not know, and
-// a thread that blocks its signal. It prints "ok" if all these goroutines have samples with the right stacks.
 package main
 
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -14,21 +11,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/sampler/internal/native"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
 
-// rounds is how often the loops go round: some milliseconds.
-const rounds = 10_000_000
+// spins is how often the loops go round: some milliseconds.
+const spins = 10_000_000
 
 func spinOn(stack uintptr, n uint64)
 
 var heap []uint64
 
 //go:noinline
-func onHeap(stack []uint64) { spinOn(uintptr(unsafe.Pointer(&stack[len(stack)-8])), rounds) }
+func onHeap(stack []uint64) { spinOn(uintptr(unsafe.Pointer(&stack[len(stack)-8])), spins) }
 
 //go:noinline
 func heapSpinner(stop *atomic.Bool) {
@@ -38,7 +34,7 @@ func heapSpinner(stop *atomic.Bool) {
 }
 
 //go:noinline
-func generated(f func(n uint64)) { f(rounds) }
+func generated(f func(n uint64)) { f(spins) }
 
 //go:noinline
 func jitSpinner(stop *atomic.Bool) {
@@ -75,19 +71,13 @@ func blockedSpinner(stop *atomic.Bool) {
 	}
 }
 
-// counter counts running samples by what they should be, and the wrong ones.
-type counter struct {
-	frames            []tachyon.Frame
+// foreigners counts running samples by what they should be, and the wrong ones.
+type foreigners struct {
+	counter
 	heap, jit, blocks atomic.Int64
-	wrong             atomic.Int64
 }
 
-func (c *counter) Frame(f tachyon.Frame) uint32 {
-	c.frames = append(c.frames, f)
-	return uint32(len(c.frames) - 1)
-}
-
-func (c *counter) Sample(s *source.Sample) {
+func (c *foreigners) Sample(s *source.Sample) {
 	var names []string
 	for _, id := range s.Stack {
 		names = append(names, c.frames[id].Func)
@@ -116,24 +106,20 @@ func (c *counter) Sample(s *source.Sample) {
 	}
 }
 
-func (c *counter) bad(s *source.Sample, names []string) {
-	c.wrong.Add(1)
+func (c *foreigners) bad(s *source.Sample, names []string) {
+	c.wrong++
 	fmt.Println("wrong:", s.Goroutine, s.Status, names)
 }
 
-func (c *counter) Goroutine(g source.Goroutine) bool               { return !own.Created(g.CreatedBy) }
-func (c *counter) Labels(uint64, time.Duration, map[string]string) {}
-func (c *counter) Gone(uint64)                                     {}
-func (*counter) Counted()                                          {}
-func (c *counter) Batch(f func())                                  { f() }
-func (c *counter) Fail(err error)                                  { panic(err) }
+func init() { modes["foreign"] = foreign }
 
-func main() {
-	c := &counter{}
+// foreign runs the native source beside code that Go does not know, code on a stack that Go does not know, and
+// a thread that blocks its signal. All these goroutines must have samples with the right stacks.
+func foreign() {
+	c := &foreigners{}
 	s := native.New()
 	if err := s.Start(source.Config{Rate: 1000, Budget: 50, WaitFrames: true, Start: time.Now()}, c); err != nil {
-		fmt.Println("Start:", err)
-		os.Exit(1)
+		fail("Start: %v", err)
 	}
 	for _, spin := range []struct {
 		begin func(stop *atomic.Bool)
@@ -145,14 +131,11 @@ func main() {
 	} {
 		var stop atomic.Bool
 		spin.begin(&stop)
-		for begin := time.Now(); spin.count.Load() < 20 && time.Since(begin) < time.Minute; {
-			time.Sleep(time.Millisecond)
-		}
+		await("samples", func() bool { return spin.count.Load() >= int64(rounds(10, 100)) })
 		stop.Store(true)
 	}
 	s.Stop()
-	fmt.Println("heap", c.heap.Load(), "jit", c.jit.Load(), "blocked", c.blocks.Load(), "wrong", c.wrong.Load())
-	if min(c.heap.Load(), c.jit.Load(), c.blocks.Load()) >= 20 && c.wrong.Load() == 0 {
-		fmt.Println("ok")
+	if c.wrong > 0 {
+		fail("%d wrong; heap %d, jit %d, blocked %d", c.wrong, c.heap.Load(), c.jit.Load(), c.blocks.Load())
 	}
 }

@@ -1,5 +1,3 @@
-// Command busy takes two profiles beside goroutines that never wait. Its arguments are their number, and GOMAXPROCS; 0: it changes
-// all the time. It prints how long Open and Stop took, in s, which source there was, and "ok" if both files are right.
 package main
 
 import (
@@ -14,9 +12,13 @@ import (
 	"github.com/gotach/profiler/internal/reader"
 )
 
-func main() {
-	n, _ := strconv.Atoi(os.Args[1])
-	procs, _ := strconv.Atoi(os.Args[2])
+func init() { modes["busy"] = busy }
+
+// busy takes two profiles beside goroutines that never wait. Its arguments are their number, GOMAXPROCS (0: it changes all the
+// time), and a folder. It prints how long Open and Stop took, in s, and which source there was.
+func busy() {
+	n, _ := strconv.Atoi(os.Args[2])
+	procs, _ := strconv.Atoi(os.Args[3])
 	if procs > 0 {
 		runtime.GOMAXPROCS(procs)
 	} else {
@@ -27,10 +29,9 @@ func main() {
 	}
 	for i := range 2 {
 		begin := time.Now()
-		s, err := profiler.Open(profiler.Output(filepath.Join(os.Args[3], strconv.Itoa(i)+".tach")))
+		s, err := profiler.Open(profiler.Output(filepath.Join(os.Args[4], strconv.Itoa(i)+".tach")))
 		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
+			fail("Open: %v", err)
 		}
 		open, reason := time.Since(begin), s.Stats().Source+" "+s.Stats().Reason
 		time.Sleep(50 * time.Millisecond)
@@ -38,11 +39,9 @@ func main() {
 		err = s.Stop()
 		fmt.Println(open.Seconds(), time.Since(begin).Seconds(), reason)
 		if samples := read(s.Path()); err != nil || samples == 0 {
-			fmt.Println(samples, "samples:", err)
-			os.Exit(1)
+			fail("%d samples: %v", samples, err)
 		}
 	}
-	fmt.Println("ok")
 }
 
 // allocate keeps the collector busy too, which stops the world.
@@ -61,17 +60,16 @@ func change() {
 	}
 }
 
+// read returns how many samples a file has.
 func read(path string) (samples int) {
 	r, err := reader.Open(path)
 	if err != nil {
-		fmt.Println(err)
-		return 0
+		fail("%v", err)
 	}
 	defer r.Close()
 	for _, err := range r.Samples() {
 		if err != nil {
-			fmt.Println(err)
-			return 0
+			fail("%v", err)
 		}
 		samples++
 	}
