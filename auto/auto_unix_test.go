@@ -105,7 +105,7 @@ func run(t *testing.T, name, out string, sig syscall.Signal) (output string, sta
 	if name == "ignoring" { // as with nohup, and for a background job of a shell
 		cmd = exec.Command("sh", "-c", `trap "" INT; exec "$0"`, os.Args[0])
 	}
-	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD="+name, "PROFILE_OUT="+out, "PROFILE_SOURCE=portable", "GOCOVERDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "GOTACH_TEST_CHILD="+name, "PROFILE_OUT="+out, "PROFILE_SOURCE=portable", "PROFILE_BUDGET=100", "GOCOVERDIR="+t.TempDir())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	stdout, err1 := cmd.StdoutPipe()
@@ -170,6 +170,7 @@ func TestSignals(t *testing.T) {
 		{"returns", 0, true, "", 0},
 	} {
 		t.Run(fmt.Sprint(tc.child, " ", tc.sig), func(t *testing.T) {
+			t.Parallel()
 			out := filepath.Join(t.TempDir(), "x.tach")
 			output, state := run(t, tc.child, out, tc.sig)
 			testenv.Same(t, "prints", output, tc.prints)
