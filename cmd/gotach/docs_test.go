@@ -92,7 +92,7 @@ func TestDocCommands(t *testing.T) {
 	docFolder(t)
 	picture(t, pages["README.md"])
 	here := strings.NewReplacer("PID", "1073741824", "view app.tach", "view core", "go list std", "no-such-command", "-- sh -c 'no-such-command'", "-- no-such-command",
-		"DIR", "profiles", "http://collector:4318", receiver.URL, ":9464", "127.0.0.1:0", "-d 1m", "-d 100ms", "libc.sleepSyscall", "demoMutex")
+		"DIR", "profiles", "http://collector:4318", receiver.URL, ":9464", "127.0.0.1:0", "-d 1m", "-d 50ms", "libc.sleepSyscall", "demoMutex")
 	times := regexp.MustCompile(`--since [\d.]+s --until [\d.]+s`) // of a recording that is longer
 	names, done := regexp.MustCompile(`\b(demo|app|nats|sqlite|prometheus|old|before|after)\b`), map[string]bool{}
 	for _, c := range all {
@@ -132,7 +132,7 @@ func docCommand(t *testing.T, c string) {
 	case words[0] == "push":
 		words = append(words, "--once")
 	case words[0] == "demo" && !slices.Contains(words, "-d"):
-		words = append(words, "-d", "100ms")
+		words = append(words, "-d", "50ms")
 	}
 	out, errs, code := ran(words...)
 	testenv.FailIf(t, !rightArguments.MatchString(errs) && (code != exitOK || out+errs == "" && !slices.Contains(words, "-o")), "%s: exit code %d\n%s%s", c, code, out, errs)
@@ -155,7 +155,7 @@ func picture(t *testing.T, readme string) {
 
 // docFolder makes all profiles that the documents name, in the present folder.
 func docFolder(t *testing.T) {
-	ok(t, "demo", "-o", "demo.tach", "-d", "300ms")
+	t.Run("demo", demonstrates)
 	must(os.Mkdir("profiles", 0o755))
 	writeFixture("old.tach", crowded, "200") // which is read in less time
 	for from, names := range map[string][]string{"demo": {"app", "app.1", "nats", "sqlite"}, "old": {"test", "before", "after", "prometheus", "profiles/app.1"}} {

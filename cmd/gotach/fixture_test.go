@@ -172,7 +172,7 @@ func contends(f *fixture, args []string) {
 	}
 }
 
-// crowded [MS] has much of everything for 4 s, or so many ms: waits at 12 places, 8 functions that use a CPU, four locks, goroutines that leak,
+// crowded [MS] has much of everything for 4 s, or so many ms, with samples each 5 ms: waits at 12 places, 8 functions that use a CPU, four locks, goroutines that leak,
 // three that never move, HTTP requests of which some are slow, and each kind of state.
 func crowded(f *fixture, args []string) {
 	last := uint64(4000)
@@ -181,7 +181,7 @@ func crowded(f *fixture, args []string) {
 	}
 	const file, server = "app.go", "net/http/server.go"
 	serve := []tachyon.Frame{lib(server, "net/http.serverHandler.ServeHTTP", 7), lib(server, "net/http.(*conn).serve", 7)}
-	for ms := uint64(1); ms <= last; ms++ {
+	for ms := uint64(1); ms <= last; ms += 5 {
 		for i := range uint64(12) {
 			f.add(100+i, ms, 0, wait("select"), own(file, fmt.Sprintf("wait%d", i), 10))
 		}

@@ -111,6 +111,7 @@ func evilFiles(t *testing.T) (dir, tach, empty, damaged, sums string) {
 // No command writes a character to the terminal that is not printable, whoever has chosen it.
 func TestPrinted(t *testing.T) {
 	testenv.Again(t)
+	t.Parallel()
 	dir, tach, empty, damaged, sums := evilFiles(t)
 	server := hostileServer(t)
 	out := filepath.Join(t.TempDir(), "out"+evil)
@@ -200,6 +201,7 @@ func TestOutput(t *testing.T) {
 
 // The screen of top has no character that is not printable.
 func TestTopPrinted(t *testing.T) {
+	t.Parallel()
 	s := newTopScreenOf(t, func(f *fixture, _ []string) { evilNames(f, []string{"1500"}) }, true, true)
 	for _, size := range [][2]int{{200, 60}, {80, 24}, {30, 8}}[:testenv.Brief(1, 3)] {
 		s.size(size[0], size[1])

@@ -203,8 +203,6 @@ func init() {
 func TestView(t *testing.T) {
 	testenv.Long(t)
 	t.Parallel()
-	dir, opened := t.TempDir(), filepath.Join(t.TempDir(), "opened")
-	writeFile(t, filepath.Join(dir, "x.1.tach"), 1, 100)
 	path, none := "PATH="+filepath.Dir(testProgram(t, "xdg-open")), t.TempDir()
 	for i, c := range []struct {
 		name   string
@@ -219,34 +217,42 @@ func TestView(t *testing.T) {
 		{"--no-open", []string{path, "DISPLAY=:7"}, []string{"--no-open"}, false, ""},
 		{"no xdg-open", []string{"PATH=" + none, "DISPLAY=:7"}, nil, false, "none was opened"},
 	} {
-		_ = os.Remove(opened)
-		cmd := testCommand(t, "gotach", append(append([]string{"view"}, c.args...), dir)...)
-		cmd.Env = append(append(cmd.Env, c.env...), "OPENED="+opened)
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		out := bufio.NewReader(testenv.Must(cmd.StdoutPipe()))
-		must(cmd.Start())
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		url := strings.TrimSpace(testenv.Must(out.ReadString('\n')))
-		body, status := fetch(url)
-		testenv.FailIf(t, status != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>"), "%s: %d %.100s", url, status, body)
-		_, status = fetch(url[:len(url)-10] + "/")
-		testenv.Same(t, "status, with a wrong token", status, http.StatusNotFound)
-		page := getter(fetch).waitFor(t, url, "", 0)
-		if c.opens {
-			testenv.Await(func() bool { _, err := os.Stat(opened); return err == nil })
-		}
-		text, _ := os.ReadFile(opened)
-		testenv.FailIf(t, c.opens && string(text) != url || !c.opens && len(text) > 0, "%s: the browser was opened with %q", c.name, text)
-		if i == 0 {
-			writeFile(t, filepath.Join(dir, "x.2.tach"), 2, 50)
-			page = getter(fetch).waitFor(t, url, "", page.Generation)
-		}
-		testenv.Same(t, c.name+": samples", page.Head.Sides[0].Samples, 150)
-		must(cmd.Process.Signal(syscall.SIGINT)) // Ctrl-C
-		testenv.Same(t, "printed after Ctrl-C", string(testenv.Must(io.ReadAll(out))), "")
-		testenv.Fails(t, "Ctrl-C", cmd.Wait(), "")
-		got := stderr.String()
-		testenv.FailIf(t, !strings.Contains(got, c.stderr) || (c.stderr == "") == strings.Contains(got, "none was opened"), "%s: it says %q", c.name, got)
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir, opened := t.TempDir(), filepath.Join(t.TempDir(), "opened")
+			writeFile(t, filepath.Join(dir, "x.1.tach"), 1, 100)
+			second := func() { writeFile(t, filepath.Join(dir, "x.2.tach"), 2, 50) }
+			if i > 0 {
+				second()
+			}
+			cmd := testCommand(t, "gotach", append(append([]string{"view"}, c.args...), dir)...)
+			cmd.Env = append(append(cmd.Env, c.env...), "OPENED="+opened)
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			out := bufio.NewReader(testenv.Must(cmd.StdoutPipe()))
+			must(cmd.Start())
+			t.Cleanup(func() { _ = cmd.Process.Kill() })
+			url := strings.TrimSpace(testenv.Must(out.ReadString('\n')))
+			body, status := fetch(url)
+			testenv.FailIf(t, status != http.StatusOK || !strings.HasPrefix(body, "<!doctype html>"), "%s: %d %.100s", url, status, body)
+			_, status = fetch(url[:len(url)-10] + "/")
+			testenv.Same(t, "status, with a wrong token", status, http.StatusNotFound)
+			page := getter(fetch).waitFor(t, url, "", 0)
+			if c.opens {
+				testenv.Await(func() bool { _, err := os.Stat(opened); return err == nil })
+			}
+			text, _ := os.ReadFile(opened)
+			testenv.FailIf(t, c.opens && string(text) != url || !c.opens && len(text) > 0, "%s: the browser was opened with %q", c.name, text)
+			if i == 0 {
+				second()
+				page = getter(fetch).waitFor(t, url, "", page.Generation)
+			}
+			testenv.Same(t, c.name+": samples", page.Head.Sides[0].Samples, 150)
+			must(cmd.Process.Signal(syscall.SIGINT)) // Ctrl-C
+			testenv.Same(t, "printed after Ctrl-C", string(testenv.Must(io.ReadAll(out))), "")
+			testenv.Fails(t, "Ctrl-C", cmd.Wait(), "")
+			got := stderr.String()
+			testenv.FailIf(t, !strings.Contains(got, c.stderr) || (c.stderr == "") == strings.Contains(got, "none was opened"), "%s: it says %q", c.name, got)
+		})
 	}
 }

@@ -17,7 +17,9 @@ import (
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/cmd/gotach/internal/gotest"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/sampler"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -94,7 +96,8 @@ func die() {
 // rotates OUT is a program that writes a profile to three files and kills itself while it
 // writes the third. Its environment may have further settings.
 func rotates() {
-	s := profiler.Start(profiler.Output(os.Args[1]), profiler.RotateEvery(time.Second))
+	session.WrapSink = func(s sampler.Sink) sampler.Sink { return &threeFiles{s, 1} }
+	s := profiler.Start(profiler.Output(os.Args[1]), func(c *session.Config) error { c.RotateEvery = 50 * time.Millisecond; return nil })
 	third := strings.TrimSuffix(os.Args[1], ".tach") + ".3.tach"
 	for len(s.Files()) < 2 || written(third) == 0 { // here and not in a function of another package, for its profile
 		time.Sleep(10 * time.Millisecond)
@@ -103,6 +106,18 @@ func rotates() {
 		os.Exit(1)
 	}
 	die()
+}
+
+// threeFiles is a sink that goes on with its third file, however late its program kills itself.
+type threeFiles struct {
+	sampler.Sink
+	files int
+}
+
+func (f *threeFiles) Full() bool { return f.files < 3 && f.Sink.Full() }
+
+func (f *threeFiles) Next(at time.Duration, cut func() sampler.Part) {
+	f.Sink.Next(at, func() sampler.Part { f.files++; return cut() })
 }
 
 // concurrent are the scripts with commands that start goroutines for their work. push and demo have other tests.

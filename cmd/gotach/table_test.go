@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -107,13 +106,11 @@ func TestASCII(t *testing.T) {
 	}
 }
 
-// The demo prints what it runs, and then what report prints. Variables for the output and rotation have no effect on it. It
+// demonstrates runs the demo in an empty folder. It prints what it runs, and then what report prints. Variables for the output and rotation have no effect on it. It
 // exports like a program that imports package export.
-func TestDemo(t *testing.T) {
-	testenv.Long(t)
-	dir := t.TempDir()
-	out, folded := filepath.Join(dir, "demo.tach"), filepath.Join(dir, "x.folded")
-	t.Setenv("PROFILE_OUT", filepath.Join(dir, "elsewhere"))
+func demonstrates(t *testing.T) {
+	const out, folded = "demo.tach", "x.folded"
+	t.Setenv("PROFILE_OUT", "elsewhere")
 	t.Setenv("PROFILE_ROTATE", "60s")
 	t.Setenv("PROFILE_EXPORT", "collapsed="+folded)
 	text := ok(t, "demo", "-d", "300ms", "-o", out)
@@ -122,7 +119,7 @@ func TestDemo(t *testing.T) {
 	testenv.Has(t, "verify", ok(t, "verify", out), "OK", "checksum right")
 	testenv.Has(t, "verify", ok(t, "verify", folded), "OK")
 	testenv.Has(t, "info", ok(t, "info", "--json", out), `"budget_percent": 10,`)
-	testenv.Same(t, "files", len(testenv.Must(os.ReadDir(dir))), 2)
+	testenv.Same(t, "files", len(testenv.Must(os.ReadDir("."))), 2)
 }
 
 // ok runs a command that must succeed and say nothing on standard error.
