@@ -42,8 +42,11 @@ func MainWithoutLeaks(m *testing.M) {
 	os.Exit(code)
 }
 
+// patience is how long goroutines are waited for of which none ends.
+var patience = time.Second
+
 // left waits until there are no goroutines but those before, and returns the stacks of those that stay. It waits as long as some end
-// within a second: thousands take longer.
+// within patience: thousands take longer.
 func (before Goroutines) left() string {
 	least := math.MaxInt
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -56,7 +59,7 @@ func (before Goroutines) left() string {
 		if len(stay) < least {
 			least, begin = len(stay), time.Now()
 		}
-		if len(stay) == 0 || time.Since(begin) > time.Second {
+		if len(stay) == 0 || time.Since(begin) > patience {
 			return strings.Join(stay, "")
 		}
 	}

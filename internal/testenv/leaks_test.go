@@ -1,10 +1,12 @@
 package testenv
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMain(m *testing.M) { MainWithoutLeaks(m) }
@@ -18,6 +20,8 @@ func TestMainWithoutLeaks(t *testing.T) {
 	switch os.Getenv(leaking) {
 	case "forever":
 		go leak(nil)
+		Await(func() bool { return strings.Contains(fmt.Sprint(stacks()), "testenv.leak(") }) // it has begun
+		patience = 0
 		return
 	case "shortly":
 		end := make(chan struct{})
@@ -53,6 +57,8 @@ func TestNoneLeft(t *testing.T) {
 	}
 	second := make(chan struct{})
 	go leak(second)
+	defer func(as time.Duration) { patience = as }(patience)
+	patience = 0
 	if NoneLeft(f, before); !f.failed {
 		t.Error("a goroutine is left, and nothing fails")
 	}
