@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -226,23 +227,36 @@ func (l *load) check(t *testing.T, when string, least, most, leastGoroutines, mo
 	}
 }
 
+// leaves is a number of samples that is more than one buffer.
+const leaves = 5000
+
+// leave is what left has made, for all tests.
+var leave struct {
+	sync.Once
+	file, journal []byte
+}
+
 // left returns the file and the journal of a killed writer.
 func left(t testing.TB) (file, journal []byte) {
-	path := filepath.Join(t.TempDir(), "x.tach")
-	w := testenv.Closes(t, testenv.Must(writer.Create(path, writer.Options{Start: start})))
-	testenv.OK(t, w.Provisional("session", map[string]int{"pid": 1}))
-	l := load{Threads: 5, Same: 2, Seed: 1}
-	var stack []tachyon.Frame
-	var s tachyon.Sample
-	for i := range uint64(5000) { // more than one buffer
-		s, stack = l.sample(i, stack)
-		testenv.OK(t, w.WriteFrames(&s, stack))
-		testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(i)}, Progress: &tachyon.Progress{Duration: 1}}))
-	}
-	if file = testenv.Must(os.ReadFile(path)); len(file) < 1<<16 {
-		t.Fatalf("no buffer was written to the file, which has %d bytes", len(file))
-	}
-	return file, testenv.Must(os.ReadFile(path + ".journal"))
+	t.Helper()
+	leave.Do(func() {
+		path := filepath.Join(t.TempDir(), "x.tach")
+		w := testenv.Closes(t, testenv.Must(writer.Create(path, writer.Options{Start: start})))
+		testenv.OK(t, w.Provisional("session", map[string]int{"pid": 1}))
+		l := load{Threads: 5, Same: 2, Seed: 1}
+		var stack []tachyon.Frame
+		var s tachyon.Sample
+		for i := range uint64(leaves) {
+			s, stack = l.sample(i, stack)
+			testenv.OK(t, w.WriteFrames(&s, stack))
+			testenv.OK(t, w.WriteRecords(&tachyon.Records{Goroutines: []tachyon.Goroutine{goroutine(i)}, Progress: &tachyon.Progress{Duration: 1}}))
+		}
+		if leave.file = testenv.Must(os.ReadFile(path)); len(leave.file) < 1<<16 {
+			t.Fatalf("no buffer was written to the file, which has %d bytes", len(leave.file))
+		}
+		leave.journal = testenv.Must(os.ReadFile(path + ".journal"))
+	})
+	return leave.file, slices.Clone(leave.journal)
 }
 
 // put writes a file and its journal.
@@ -341,8 +355,8 @@ func TestDamagedRecord(t *testing.T) {
 			copy(buffer, good[64<<10:][:length])
 		}
 		res, ok := finishAndVerify(t, put(t, file, journal))
-		if !ok || !strings.Contains(res.Cut, "bytes of samples") || res.Samples >= 5000 || res.Restored < uint64(len(ends)/3) {
-			t.Errorf("%s: %+v of 5000 samples, half of %d records", what, res, len(ends))
+		if !ok || !strings.Contains(res.Cut, "bytes of samples") || res.Samples >= leaves || res.Restored < uint64(len(ends)/3) {
+			t.Errorf("%s: %+v of %d samples, half of %d records", what, res, leaves, len(ends))
 		}
 	}
 }
@@ -359,7 +373,7 @@ func TestInterrupted(t *testing.T) {
 	head, whole := wire.EncodeHeader(&h), testenv.Must(os.ReadFile(path))
 	copy(whole, head[:])
 	res, ok := finishAndVerify(t, put(t, whole, journal))
-	testenv.Same(t, "recovered", fmt.Sprint(ok, res.Samples, res.Cut), "true 5000")
+	testenv.Same(t, "recovered", fmt.Sprint(ok, res.Samples, res.Cut), fmt.Sprint(true, leaves))
 }
 
 // A program that is killed in Create leaves a journal and a file that is still empty.
@@ -383,5 +397,5 @@ func TestDamagedGoroutines(t *testing.T) {
 		}
 	}
 	res, ok := finishAndVerify(t, put(t, file, journal))
-	testenv.Same(t, "recovered", fmt.Sprint(ok, res.Samples, " ", res.Cut), "true 5000 the latest records of goroutines")
+	testenv.Same(t, "recovered", fmt.Sprint(ok, res.Samples, " ", res.Cut), fmt.Sprint(true, leaves, " the latest records of goroutines"))
 }

@@ -12,6 +12,7 @@ import (
 	"flag"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,13 +60,20 @@ func RecordFrom(t testing.TB, from uint64) *Recording {
 	return r
 }
 
+// files has the files of functions: tests name the same ones thousands of times.
+var files sync.Map
+
 // A Place is a function and a line of it. Functions of the standard library have files in GOROOT.
 func Place(function string, line int32) tachyon.Frame {
-	dir := profile.Package(function)
-	if f := (tachyon.Frame{File: "/usr/lib/go/src/" + dir + "/x.go", Func: function, Line: line}); profile.IsStandard(&f) {
-		return f
+	file, ok := files.Load(function)
+	if !ok {
+		f := tachyon.Frame{File: "/usr/lib/go/src/" + profile.Package(function) + "/x.go", Func: function}
+		if !profile.IsStandard(&f) {
+			f.File = "/home/u/app/" + function + ".go"
+		}
+		file, _ = files.LoadOrStore(function, f.File)
 	}
-	return tachyon.Frame{File: "/home/u/app/" + function + ".go", Func: function, Line: line}
+	return tachyon.Frame{File: file.(string), Func: function, Line: line}
 }
 
 // Add adds a sample of a goroutine. Frames are innermost first.

@@ -97,7 +97,7 @@ func recordServer(t testing.TB) (f *reader.Reader, log []uint64, short int) {
 		r.Goroutine(info)
 	}
 	for g := uint64(1000); g < 1300; g++ {
-		r.Every(50_000, 1000, length, g, 0, stack(tachyon.Frame{Func: "[chan receive]"}, analyzetest.Place("main.stuck", 90))...)
+		r.Every(250_000, 1000, length, g, 0, stack(tachyon.Frame{Func: "[chan receive]"}, analyzetest.Place("main.stuck", 90))...)
 	}
 	return r.Finish(tachyon.Session{Source: "native", Markers: true}), log, short
 }
