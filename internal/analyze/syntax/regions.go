@@ -22,6 +22,7 @@ type Region struct {
 	gives    bool // it unlocks, perhaps in a deferred function
 	begins   bool // it is held at the beginning: the function around this one, which is a literal, locks it
 	wrapper  map[string]*Region
+	on       string // if the method of a wrapper takes a place in a channel: on what it is called; a method with that name of something else does not
 }
 
 // Paired reports whether a channel is used like a lock: the function takes a place in it and gives it back, or the
@@ -41,12 +42,13 @@ func (x *Func) Regions(wrappers map[string]*Region, channels map[Key]bool) (list
 		text   string
 		read   bool
 		begins bool
+		on     string
 	}
 	seen := map[id]bool{}
 	add := func(i id) {
 		if !seen[i] && i.key != (Key{}) {
 			seen[i] = true
-			r := &Region{Key: i.key, Text: i.text, Read: i.read, x: x, begins: i.begins, first: x.from, lines: make([]bool, x.To-x.from+1), wrapper: wrappers}
+			r := &Region{Key: i.key, Text: i.text, Read: i.read, x: x, begins: i.begins, first: x.from, lines: make([]bool, x.To-x.from+1), wrapper: wrappers, on: i.on}
 			r.find()
 			list = append(list, r)
 		}
@@ -77,7 +79,11 @@ func (x *Func) Regions(wrappers map[string]*Region, channels map[Key]bool) (list
 		ast.Inspect(x.Body, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if w := wrappers[calledName(call)]; w != nil && w.x != x {
-					add(id{key: w.Key, read: w.Read})
+					i := id{key: w.Key, read: w.Read}
+					if w.Key.Op.IsChannel() {
+						i.on = calledOn(call)
+					}
+					add(i)
 				}
 			}
 			_, inner := n.(*ast.FuncLit)
@@ -94,6 +100,14 @@ func calledName(call *ast.CallExpr) string {
 		return f.Name
 	case *ast.SelectorExpr:
 		return f.Sel.Name
+	}
+	return ""
+}
+
+// calledOn returns that of which a method is called, "" of a function.
+func calledOn(call *ast.CallExpr) string {
+	if f, ok := call.Fun.(*ast.SelectorExpr); ok {
+		return Text(f.X)
 	}
 	return ""
 }
@@ -146,7 +160,7 @@ func (r *Region) does(call *ast.CallExpr) Verb {
 		}
 		return DoesNothing
 	}
-	if w := r.wrapper[calledName(call)]; w != nil && w.x != r.x && w.Key == r.Key && w.Read == r.Read {
+	if w := r.wrapper[calledName(call)]; w != nil && w.x != r.x && w.Key == r.Key && w.Read == r.Read && (r.on == "" || r.on == calledOn(call)) {
 		if w.Escapes {
 			return doesLock
 		}

@@ -46,6 +46,12 @@ func (l *limit) wrapped() {
 	work() // held
 } // held
 
+func (l *limit) another(log *logger) {
+	log.acquire() // it is a method of something else
+	work()
+	l.release()
+}
+
 func (l *limit) sends() {
 	l.slots <- struct{}{}
 	after()
