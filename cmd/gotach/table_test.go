@@ -159,19 +159,20 @@ func TestDiffTable(t *testing.T) {
 		{Name: "main.work", Level: diff.LevelSelf, What: diff.WhatCPU, A: 2, B: 2.5, Delta: 0.5, Low: -0.25, High: 0.75, P: 0.5, Tested: true},
 	}}
 	for _, c := range []struct {
-		all          bool
+		diffFlags
 		wants, nones []string
 	}{
-		{false, []string{
+		{diffFlags{}, []string{
 			"    1.20     1.25  ~    +0.050      -0.10..+0.20       CPU, cores\n",
 			"2 rows are different: CPU in percent of a core, waits as the number of goroutines\n",
 			"    50.0      168         +118      +80.9..+151        waits      [chan receive] main.forgotten\n",
 			"       0   4.00 %      +4.00 %    +3.00 %..+5.00 %     CPU total  main.check  new\n",
 			"1 row did not change more than chance explains; --all shows it\nnot tested, of the machine: [runnable] 1.00 to 2.00\n",
 		}, []string{"main.work"}},
-		{true, []string{"-25.0 %..+75.0 %     CPU        main.work\n", "+1.00       not tested        waits      [runnable]\n"}, []string{"--all"}},
+		{diffFlags{all: true}, []string{"-25.0 %..+75.0 %     CPU        main.work\n", "+1.00       not tested        waits      [runnable]\n"}, []string{"--all"}},
+		{diffFlags{top: 1}, []string{"[chan receive] main.forgotten\n", "\n1 more rows; --top 0 shows all\n"}, []string{"main.check"}},
 	} {
-		got := string(diffTable([2][]string{{"a"}, {"b"}}, d, diffFlags{all: c.all}, false, 100))
+		got := string(diffTable([2][]string{{"a"}, {"b"}}, d, c.diffFlags, false, 100))
 		testenv.Has(t, "the table", got, c.wants...)
 		for _, none := range c.nones {
 			testenv.FailIf(t, strings.Contains(got, none), "%q in\n%s", none, got)
