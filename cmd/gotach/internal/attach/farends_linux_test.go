@@ -226,7 +226,11 @@ func profiled(t *testing.T, what string, flags ...string) (x *target, out *bufio
 func objectsIn(t *testing.T, path string) (list []string) {
 	src, _ := withObjects(t, path)
 	for _, l := range testenv.Must(locks.Find(analyze.NewSamples(path, src), locks.Options{})).Locks {
-		if at := strings.TrimPrefix(l.Sites[0].Func, "main."); l.Object != 0 && slices.Contains([]string{"globally", "(*account).pay", "readLock", "condition", "group", "feed", "choose", "receive", "send"}, at) {
+		at := strings.TrimPrefix(l.Sites[0].Func, "main.")
+		if at == "condition" && l.Kind != "sync.Cond" {
+			continue // when they begin, one may wait for the Mutex of another that lost its core
+		}
+		if l.Object != 0 && slices.Contains([]string{"globally", "(*account).pay", "readLock", "condition", "group", "feed", "choose", "receive", "send"}, at) {
 			name, _, _ := strings.Cut(l.Name, " of ") // the numbers of a select's channels differ
 			if key := l.Kind + " " + name + " in " + at; !slices.Contains(list, key) {
 				list = append(list, key)
