@@ -237,7 +237,7 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 	list := make([]WaitNode, 0, len(nodes))
 	nodes, objects := w.alike(nodes)
 	for key, n := range nodes {
-		n.chance()
+		n.forgetChance()
 		x := WaitNode{
 			Time: reader.Micros(n.time), State: key.state, HolderFrame: HolderFrame{key.frame.Func, key.frame.File, int(key.frame.Line)},
 			Role: key.role, Known: [...]string{"", "inferred", "seen"}[key.how], Alone: reader.Micros(n.alone), Unknown: reader.Micros(n.unknown),
@@ -321,12 +321,12 @@ func (w *waitChains) alike(nodes map[chainKey]*chainNode) (map[chainKey]*chainNo
 	return out, objects
 }
 
-// rareChild is the part of the waits of a WaitGroup for which there is a last child, below which it ended by chance then.
+// rareChild: if less than this part of the time in which goroutines wait for WaitGroups has a last child, that child ended by chance.
 const rareChild = 0.1
 
-// chance forgets the last children of waits if there is none for nearly all of these: then others end the waits, such as a goroutine that
+// forgetChance forgets the last children of waits if there is none for nearly all of these: then others end the waits, such as a goroutine that
 // commits for many.
-func (n *chainNode) chance() {
+func (n *chainNode) forgetChance() {
 	last := uint64(0)
 	for key, below := range n.next {
 		if key.role == roleLastChild {

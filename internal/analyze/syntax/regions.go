@@ -22,7 +22,7 @@ type Region struct {
 	gives    bool // it unlocks, perhaps in a deferred function
 	begins   bool // it is held at the beginning: the function around this one, which is a literal, locks it
 	wrapper  map[string]*Region
-	on       string // if the method of a wrapper takes a place in a channel: on what it is called; a method with that name of something else does not
+	on       string // the value whose method takes a place in a channel; methods of others may only have the same name. "": any
 }
 
 // Paired reports whether a channel is used like a lock: the function takes a place in it and gives it back, or the
