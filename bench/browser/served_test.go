@@ -191,6 +191,7 @@ func TestPeerPage(t *testing.T) {
 	p.wait(`[...document.querySelectorAll('#functions tbody button')].some((b) => b.textContent.endsWith('bench/browser.work'))`)
 	p.wait(`!document.getElementById('fact-list').textContent.includes('not stopped')`)
 	p.wait(`document.getElementById('live-note').textContent.includes('is being recorded')`)
+	p.wait(`gotach.generations().duration > 1e8`) // the first page may be of the session's first step alone, which has no such range
 	length := `document.getElementById('sums').textContent`
 	before := eval[string](p, `location.hash = 'r=0.' + 10 * gotach.width; `+length)
 	p.wait(length + ` !== ` + quote(before))
