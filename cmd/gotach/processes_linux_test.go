@@ -125,7 +125,7 @@ func leaveCore(t *testing.T) string {
 	must(cmd.Start())
 	defer in.Close()
 	pid := cmd.Process.Pid
-	p := testenv.Must(attach.Await(context.Background(), pid))
+	p := testenv.Must(attach.Open(context.Background(), pid))
 	for states := map[string]int{}; states["sync.Mutex.Lock"] < 7 || states["chan receive"] < 1 || states["syscall"] < 1; {
 		list, _ := testenv.Must2(p.Goroutines())
 		clear(states)

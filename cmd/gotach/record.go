@@ -94,7 +94,7 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 					return err
 				}
 			}
-			p, err := attach.Open(pid)
+			p, err := attach.Open(e.ctx, pid)
 			if err != nil {
 				return err
 			}
@@ -203,7 +203,7 @@ func (e *env) recordCommand(args []string, out string, d time.Duration, children
 	}()
 	if children {
 		err = e.recordChildren(ctx, cmd.Process.Pid, out, o)
-	} else if p, err = attach.Await(ctx, cmd.Process.Pid); err == nil {
+	} else if p, err = attach.Open(ctx, cmd.Process.Pid); err == nil {
 		err = e.record(ctx, p, out, e.stderr, o)
 	}
 	if err != nil {

@@ -75,7 +75,7 @@ func (c *children) look(ctx context.Context, pids []int, of []byte) {
 
 // record records a process if it runs a Go program.
 func (c *children) record(ctx context.Context, pid int) {
-	p, err := attach.Await(ctx, pid)
+	p, err := attach.Open(ctx, pid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

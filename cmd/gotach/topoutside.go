@@ -22,7 +22,7 @@ func watchProcess(ctx context.Context, pid int) (*top.Watch, error) {
 	if !errors.Is(none, top.ErrNoProfile) {
 		return w, none
 	}
-	p, err := attach.Open(pid)
+	p, err := attach.Open(ctx, pid)
 	if err != nil {
 		return nil, fmt.Errorf("%w\nIt cannot be watched from outside either: %w", none, err)
 	}

@@ -132,13 +132,13 @@ func TestStopped(t *testing.T) {
 }
 
 // A process can be read from its begin, also where the kernel has not mapped its program yet.
-func TestAwait(t *testing.T) {
+func TestOpenEarly(t *testing.T) {
 	program := build(t, "", "-ldflags=-s -w")
 	for range testenv.Times(2, 100) {
 		cmd := exec.Command(program)
 		in := testenv.Must(cmd.StdinPipe())
 		testenv.OK(t, cmd.Start())
-		_, err := Await(t.Context(), cmd.Process.Pid)
+		_, err := Open(t.Context(), cmd.Process.Pid)
 		testenv.OK(t, in.Close())
 		testenv.OK(t, cmd.Wait())
 		testenv.OK(t, err)

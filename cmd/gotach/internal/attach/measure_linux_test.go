@@ -87,7 +87,7 @@ func TestMeasureCPU(t *testing.T) {
 			return testenv.Must(lines.ReadString('\n'))
 		}
 		say()
-		p := testenv.Must(Open(cmd.Process.Pid))
+		p := testenv.Must(Open(t.Context(), cmd.Process.Pid))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		path := filepath.Join(dir, "x.tach")
@@ -149,7 +149,7 @@ func TestMeasureSlowdown(t *testing.T) {
 			alone := took()
 			var recorded, spun, share float64
 			beside(t, func(ctx context.Context, began func()) {
-				_ = testenv.Must(testenv.Must(Open(x.pid)).Record(ctx, filepath.Join(t.TempDir(), "x.tach"), Options{Interval: time.Millisecond, Budget: 100, Progress: func(ticks int64, _ time.Duration, _ string) {
+				_ = testenv.Must(testenv.Must(Open(t.Context(), x.pid)).Record(ctx, filepath.Join(t.TempDir(), "x.tach"), Options{Interval: time.Millisecond, Budget: 100, Progress: func(ticks int64, _ time.Duration, _ string) {
 					if ticks == 10 {
 						began()
 					}

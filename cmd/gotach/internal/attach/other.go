@@ -17,18 +17,15 @@ type Process struct {
 }
 
 // Open returns an error.
-func Open(int) (*Process, error) {
+func Open(context.Context, int) (*Process, error) {
 	return nil, errors.New("other processes can be read on Linux only, on amd64 and arm64")
 }
 
 // OpenCore returns an error.
-func OpenCore(string, string) (*Process, error) { return Open(0) }
+func OpenCore(string, string) (*Process, error) { return Open(context.Background(), 0) }
 
 // Instant is never called.
 func (*Process) Instant(string, time.Time) error { return nil }
-
-// Await returns an error.
-func Await(context.Context, int) (*Process, error) { return Open(0) }
 
 // Goroutines is never called.
 func (*Process) Goroutines() ([]instant.Goroutine, int, error) { return nil, 0, nil }

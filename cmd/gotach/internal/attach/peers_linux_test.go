@@ -130,7 +130,7 @@ func TestPeerDebian(t *testing.T) {
 			address := "http://127.0.0.1:" + s.port + "/debug/pprof/goroutine?debug=2"
 			var other []string // goroutines that are the same before and after, and are read differently
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-				p, err := Open(cmd.Process.Pid)
+				p, err := Open(t.Context(), cmd.Process.Pid)
 				if err == nil {
 					other = nil
 					before := own(address)
@@ -170,7 +170,7 @@ func own(address string) map[uint64]instant.Goroutine {
 func TestPeerUsers(t *testing.T) {
 	if pid := os.Getenv("GOTACH_ATTACH_PID"); pid != "" {
 		n := testenv.Must(strconv.Atoi(pid))
-		p, err := Open(n)
+		p, err := Open(t.Context(), n)
 		if err != nil {
 			fmt.Println("refused:", err)
 			return
@@ -280,7 +280,7 @@ func TestPeerLibraries(t *testing.T) {
 				testenv.OK(t, testenv.Build(loader, "./testdata/loader", nil, "-ldflags=-s -w"))
 				x = launch(t, nil, loader, library)
 				testenv.Must(x.out.ReadString('\n'))
-				p := testenv.Must(Open(x.pid))
+				p := testenv.Must(Open(t.Context(), x.pid))
 				testenv.Must(fmt.Fprintln(x.in))
 				compareBy(t, p, x.waits(t))
 			} else {

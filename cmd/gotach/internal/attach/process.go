@@ -31,8 +31,28 @@ type Process struct {
 	most    int             // for tests: instead of mostCalls
 }
 
-// Open finds the goroutines of a process. Its error says why they cannot be read, and what helps.
-func Open(pid int) (*Process, error) {
+// patience is how long Open waits for a program's runtime to begin.
+const patience = 5 * time.Second
+
+// Open finds the goroutines of a process. Its error says why they cannot be read, and what helps. If the process has just been started,
+// Open waits until the program's runtime has begun, but only until ctx ends.
+func Open(ctx context.Context, pid int) (*Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		p, err := open(pid)
+		if !errors.Is(err, errEarly) {
+			return p, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func open(pid int) (*Process, error) {
 	p := &Process{PID: pid, memory: memory{pid: pid}}
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no process %d", pid)
@@ -105,21 +125,6 @@ func (m *memory) ofLibrary() (*program, error) {
 		}
 	}
 	return nil, errNotGo
-}
-
-// Await is Open for a process that has just been started. It waits until the program's runtime has begun.
-func Await(ctx context.Context, pid int) (*Process, error) {
-	for {
-		p, err := Open(pid)
-		if !errors.Is(err, errEarly) {
-			return p, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(time.Millisecond):
-		}
-	}
 }
 
 // denied returns an error that says why a process may not be read, and what helps. err is the kernel's answer.

@@ -33,7 +33,7 @@ func record(t *testing.T, x *target, ticks int64, after func(stop func()), noPer
 }
 
 func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop func()), noPerf ...bool) *Recording {
-	p := testenv.Must(Open(x.pid))
+	p := testenv.Must(Open(t.Context(), x.pid))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := testenv.Must(p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, noPerf: len(noPerf) > 0, Progress: func(n int64, _ time.Duration, _ string) {

@@ -37,7 +37,7 @@ func TestBegins(t *testing.T) {
 	go w.short(1)
 	go func() { <-w }()
 	begin(w)
-	p := testenv.Must(Open(os.Getpid()))
+	p := testenv.Must(Open(t.Context(), os.Getpid()))
 	got := map[string]bool{}
 	testenv.Await(func() bool {
 		_ = testenv.Must(p.refresh())
@@ -212,7 +212,7 @@ func entry(t *testing.T, f *functions, name string) uint64 {
 // no goroutine's, also if the register has the next one already.
 func TestInterruptedScheduler(t *testing.T) {
 	notEmulated(t)
-	p := testenv.Must(Open(os.Getpid()))
+	p := testenv.Must(Open(t.Context(), os.Getpid()))
 	f := &p.program.funcs
 	at := func(name string) uint64 { return entry(t, f, name) + 8 }
 	for _, tt := range []struct {
@@ -237,7 +237,7 @@ func TestInterruptedScheduler(t *testing.T) {
 // Frame pointers do not show the caller of a function that has no frame yet. It is on the stack, but where it was called from is beyond what was copied.
 func TestInterruptedPrologue(t *testing.T) {
 	notEmulated(t)
-	p := testenv.Must(Open(os.Getpid()))
+	p := testenv.Must(Open(t.Context(), os.Getpid()))
 	f := &p.program.funcs
 	leaf, caller, main, top := entry(t, f, "time.Now"), entry(t, f, "slices.Sort[...]")+8, entry(t, f, "testing.tRunner")+8, entry(t, f, "runtime.goexit")+8
 	for first, want := range map[uint64][]uint64{leaf: {leaf + 1, caller, main, top}, main: {leaf + 1, caller}} { // the second is another chain
@@ -251,7 +251,7 @@ func TestInterruptedCall(t *testing.T) {
 	notEmulated(t)
 	r, _ := scriptedRecorder(t, newScripted(), Options{Interval: time.Millisecond})
 	r.perf = &perf{inKernel: true}
-	r.program.funcs = testenv.Must(Open(os.Getpid())).program.funcs
+	r.program.funcs = testenv.Must(Open(t.Context(), os.Getpid())).program.funcs
 	r.byG[theG] = &known{}
 	f := &r.program.funcs
 	for _, kernel := range []bool{true, false} {
