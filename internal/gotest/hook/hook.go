@@ -11,8 +11,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gotach/profiler"
 	"github.com/gotach/profiler/internal/own"
@@ -61,12 +63,17 @@ func Start(importPath string) {
 	r := &recording{about: f}
 	r.write("package %q\n", importPath)
 	// What go test prints must stay as it is, so warnings are dropped, and the error is recorded.
+	before := runtime.NumGoroutine()
 	oneFile := func(c *session.Config) error { c.OneFile = path + ".tach"; return nil }
 	r.session, err = profiler.Open(oneFile, profiler.Budget(budget), profiler.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 	if err != nil {
 		r.write("error %q\n", err.Error())
 	} else if r.session.Path() == "" {
 		r.write("error %q\n", "PROFILE_SOURCE=off")
+	}
+	// What Open checks it checks with goroutines that the runtime counts. They end when they have a core.
+	for end := time.Now().Add(time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		time.Sleep(100 * time.Microsecond)
 	}
 	running = r
 }
