@@ -76,6 +76,6 @@ var Closure = regexp.MustCompile(`(-range\d+|\.func\d+|\.gowrap\d+|\.deferwrap\d
 var (
 	// Elsewhere are HTTP handlers whose requests are handled by goroutines, and have rows, of their own.
 	Elsewhere = map[string]bool{"google.golang.org/grpc.(*Server).ServeHTTP": true, "net/http.(*timeoutHandler).ServeHTTP": true}
-	// DebugHandler are handlers that look at the program itself.
-	DebugHandler = regexp.MustCompile(`^(net/http/pprof|expvar|golang\.org/x/net/trace|github\.com/felixge/fgprof|github\.com/gotach/profiler/httpprof(/ui)?)\.`)
+	// DebugHandler are handlers that look at the program itself. What it counts with expvar and traces is its own work.
+	DebugHandler = regexp.MustCompile(`^(net/http/pprof|github\.com/felixge/fgprof|github\.com/gotach/profiler/httpprof(/ui)?)\.|^expvar\.expvarHandler$|^golang\.org/x/net/trace\.(Traces|Events|Render)`)
 )

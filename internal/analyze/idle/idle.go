@@ -22,7 +22,7 @@ import (
 // were shorter. In this order:
 //
 //   - A goroutine with labels, or in a request (RequestKinds), is at work, unless it waits for the next tick of its own ticker in a loop in
-//     the background.
+//     the background, or reads from the connection of its client in a handler that has taken this over.
 //   - A wait at a known place (idlePlaces) is idle: there a library waits for the next thing to do. At some
 //     of them this holds with labels too.
 //   - A wait at home is idle. A group is the goroutines that were created at one place and run one function. Its home is
@@ -59,6 +59,7 @@ type Idle struct {
 	entries map[string]uint32
 	sites   map[stackSite]uint32 // the first stack there
 	callers map[callerOf]uint32  // numbers of functions with their callers
+	peers   map[int32]string     // as Source.Peers, once one is asked for
 
 	groups []idleGroup
 	group  map[groupKey]uint32 // number + 1

@@ -381,3 +381,29 @@ func TestWrites(t *testing.T) {
 		testenv.Same(t, wait+" is idle", len(f.waits) > 0 && f.Is(firstWait), idle)
 	}
 }
+
+// A handler that has taken over its client's connection is idle while it reads from it. One that reads the body of a request is not, nor one that
+// reads another server's answer or writes.
+func TestTakenOver(t *testing.T) {
+	for _, c := range []struct {
+		name, wait, peer string
+		of               []tachyon.Frame
+		idle             bool
+	}{
+		{"the next message", "waitRead", "tcp :8080 from 127.0.0.1", nil, true},
+		{"a body", "waitRead", "tcp :8080 from 127.0.0.1", []tachyon.Frame{analyzetest.Place("net/http.(*body).readLocked", 2)}, false},
+		{"an answer", "waitRead", "tcp 127.0.0.1:6379", nil, false},
+		{"a client that does not read", "waitWrite", "tcp :8080 from 127.0.0.1", nil, false},
+	} {
+		r := analyzetest.Record(t)
+		r.Objects = append(r.Objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectConnection, Name: c.peer})
+		stack := append(analyzetest.WaitFor("IO wait", 1), analyzetest.Place("internal/poll.(*pollDesc)."+c.wait, 2))
+		stack = append(append(stack, c.of...), analyzetest.Place("main.(*hub).ServeHTTP", 3), analyzetest.Place("net/http.(*conn).serve", 4))
+		r.Add(1, 1000, tachyon.Moved, stack...)
+		src := r.Labelled().Source
+		f := New(src, nil)
+		for s := range testenv.All(t, src.Samples()) {
+			testenv.Same(t, c.name+" is idle", f.Add(s) == KnownIdle, c.idle)
+		}
+	}
+}

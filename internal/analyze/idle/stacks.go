@@ -6,6 +6,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/syntax"
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -59,6 +60,7 @@ func (f *Idle) look(stack uint32) idleStack {
 		known   *idlePlace
 		request bool
 		writes  bool
+		body    bool // it reads the body of a request
 	)
 	var runs *idleFrame // the function that is called by that
 	at := stack
@@ -77,6 +79,7 @@ func (f *Idle) look(stack uint32) idleStack {
 		}
 		request = request || fr.request
 		writes = writes || fr.name == "internal/poll.(*pollDesc).waitWrite"
+		body = body || fr.name == "net/http.(*body).readLocked"
 		if !fr.wrapper {
 			runs = entry
 			entry, entryAt = fr, at
@@ -101,6 +104,8 @@ func (f *Idle) look(stack uint32) idleStack {
 	case why == "":
 	case idleReasons[why], known != nil && known.always:
 		x.kind = idleAlways
+	case request && why == "IO wait" && !writes && !body && f.accepted(f.leaf(stack)):
+		x.kind = idleAlways // the handler has taken the connection over, and waits for what its client says next
 	case request:
 		known = nil
 	case (home || deep) && entry.name != "main.main" && f.texts.ForTime(&f.src.Frames()[list[restAt].Frame]) == syntax.Tick:
@@ -117,6 +122,14 @@ func (f *Idle) look(stack uint32) idleStack {
 	}
 	x.place = known
 	return x
+}
+
+// accepted reports whether goroutines with an innermost frame wait for a connection that the program has accepted.
+func (f *Idle) accepted(leaf *tachyon.Frame) bool {
+	if f.peers == nil {
+		f.peers, _ = f.src.Peers() // none if they cannot be read
+	}
+	return strings.Contains(f.peers[stream.ObjectOf(leaf)], " from ")
 }
 
 // site returns the first stack that is equal apart from the object that the goroutine waits for.

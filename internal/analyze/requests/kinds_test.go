@@ -30,7 +30,7 @@ func served7(r *analyzetest.Recording, at, ms uint64, frames ...tachyon.Frame) u
 }
 
 // Each kind of request and each handler has a row of its own. A download of a profile, which is an HTTP request, does not hide
-// calls of gRPC, and is not counted with them. Middleware is no handler.
+// calls of gRPC, and is not counted with them. Middleware is no handler, and who counts with expvar is at work.
 func TestRequestRows(t *testing.T) {
 	r := analyzetest.Record(t)
 	slow, fast := analyzetest.Place("main.slow", 5), analyzetest.Place("main.fast", 6)
@@ -41,7 +41,7 @@ func TestRequestRows(t *testing.T) {
 	at := uint64(0)
 	serve := func(ms uint64, frames ...tachyon.Frame) { at = served7(r, at, ms, frames...) }
 	for range 20 {
-		serve(4, append([]tachyon.Frame{fast}, throughMux...)...)
+		serve(4, append([]tachyon.Frame{analyzetest.Place("expvar.(*Int).Add", 9), fast}, throughMux...)...)
 		serve(12, slices.Concat([]tachyon.Frame{slow}, logged, throughMux)...)
 		r.Every(1000, at+1000, at+2000, 7, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place("main.logged", 4)}, throughMux...)...) // after it
 		at += 2000
