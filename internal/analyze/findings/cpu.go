@@ -14,7 +14,7 @@ const (
 	// mostCores is that from which on one goroutine that hands out work is not kept from it by too few places: those who collect garbage
 	// and begin goroutines have the rest.
 	mostCores = 0.6
-	// queueShare is the share of the time of requests that waits for a core must have.
+	// queueShare is the share of the time that waits for a core must have.
 	queueShare = 0.25
 	// fewProcs is the share of GOMAXPROCS that a program which needs more has in use, and procsQueue the number of goroutines that wait
 	// to run meanwhile, on average. busyShare is the part of the time in which goroutines ran that others may have: a greater GOMAXPROCS
@@ -96,7 +96,7 @@ func cpu(f *facts) error {
 		x.Text = fmt.Sprintf("The cores are the limit: goroutines wait for one for %s, %s of the time that was not idle; %s on average wait for %d cores.",
 			profile.DurationText(x.Cost), percent(x.Share), f.average(x.Cost), cores)
 		f.add(x, at)
-	case others && f.worth(f.noCore, leastShare/2):
+	case others && (f.worth(f.noCore, leastShare/2) || f.worth(queued, queueShare)):
 		x.Kind = Others
 		x.Text = fmt.Sprintf("Other programs had the cores: goroutines that ran had none for %s, %s of the time in which they ran.", profile.DurationText(f.noCore), percent(float64(f.noCore)/float64(ran)))
 		x.Cost, x.Share, x.Note = f.noCore, f.share(f.noCore), true

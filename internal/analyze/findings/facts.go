@@ -376,6 +376,8 @@ func (f *facts) doing(state string, at place) string {
 		switch s := f.spots[i]; {
 		case s.op == opSync:
 			verb = "waited until data were on the disk (fsync)"
+		case s.op == opWrite:
+			verb = "waited for " + cmp.Or(peerText(s.peer), "others") + " to read what it writes"
 		case s.op == opTick, s.op == opSleep && state != "sleep":
 			verb = "waited until a time came"
 		case s.wait != "":

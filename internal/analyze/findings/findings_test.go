@@ -203,6 +203,7 @@ func TestProcs(t *testing.T) {
 		{"a quota", 1, 2.5, 0, 0, 3, 0, "cpu The CPU is the limit: GOMAXPROCS is 1, and the program may use 2.5 cores. Goroutines wait to run: 7.98s, 67 % of the time that was not idle; 2.00 goroutines on average wait."},
 		{"others have a part", 1, 2, 3, 0, 3, 0, "cpu The CPU is the limit: GOMAXPROCS is 1, and the program may use 2 cores. Goroutines wait to run: 9.17s, 77 % of the time that was not idle; 2.29 goroutines on average wait."},
 		{"others have the cores", 1, 2, 7, 0, 3, 0, "others"},
+		{"others have the cores, and many wait for locks", 2, 2, 7, 0, 9, 20, "lock, others"},
 		{"an early version's file", 1, 0, 0, 0, 3, 0, "cpu (a note)"},
 		{"all that there are", 1, 1, 0, 0, 3, 0, "cpu (a note)"},
 		{"half a core more", 1, 1.5, 0, 0, 3, 0, "cpu (a note)"},

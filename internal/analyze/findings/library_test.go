@@ -51,6 +51,28 @@ func TestPast(t *testing.T) {
 	}
 }
 
+// A holder that writes to a client which does not read is said to wait for it.
+func TestHolderWrites(t *testing.T) {
+	r := analyzetest.Record(t)
+	r.Objects = append(r.Objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000}, tachyon.Object{Number: 2, Kind: tachyon.ObjectConnection, Name: "tcp :8080 from 10.2.3.4"})
+	send := analyzetest.Place("main.broadcast", 9)
+	waits := append(analyzetest.WaitFor("sync.Mutex.Lock", 1), send)
+	writes := append(analyzetest.WaitFor("IO wait", 2), tachyon.Frame{File: "/usr/lib/go/src/internal/poll/fd_poll_runtime.go", Func: "internal/poll.(*pollDesc).waitWrite", Line: 2}, send)
+	for tick := range uint64(400) {
+		for id := range uint64(4) {
+			stack := waits
+			if tick/10%4 == id {
+				stack = writes
+			}
+			r.Add(id+1, tick*10_000, tachyon.Moved, stack...)
+		}
+	}
+	list := foundIn(r, tachyon.Session{Markers: true, GOMAXPROCS: 4})
+	if len(list) == 0 || list[0].Kind != Lock || !strings.Contains(list[0].Text, " waited for :8080 from 10.2.3.4 to read what it writes in main.broadcast ") {
+		t.Errorf("%+v", list)
+	}
+}
+
 // Goroutines of a library that leak are told at the line of the program that calls what starts them. Those of the program are told where
 // they wait.
 func TestLeakOfLibrary(t *testing.T) {

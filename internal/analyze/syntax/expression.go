@@ -94,6 +94,8 @@ func Text(e ast.Expr) string {
 		return Text(e.X)
 	case *ast.StarExpr:
 		return Text(e.X)
+	case *ast.TypeAssertExpr:
+		return Text(e.X)
 	case *ast.UnaryExpr:
 		if e.Op == token.AND {
 			return Text(e.X)

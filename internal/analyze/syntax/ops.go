@@ -116,6 +116,8 @@ func split(e ast.Expr) (root, fields string) {
 		return split(e.X)
 	case *ast.StarExpr:
 		return split(e.X)
+	case *ast.TypeAssertExpr: // as of what a sync.Map has
+		return split(e.X)
 	case *ast.UnaryExpr:
 		if e.Op == token.AND {
 			return split(e.X)

@@ -64,19 +64,21 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// Locks have the key that is in the comment.
+// Locks have the key that is in the comment, and a text if they are simple.
 func TestLockKeys(t *testing.T) {
 	file, text := parsed("keys.go")
-	lines, found := strings.Split(text, "\n"), 0
+	lines, found, texts := strings.Split(text, "\n"), 0, []string{}
 	for _, x := range file.Funcs {
 		for _, op := range x.Ops {
 			found++
+			texts = append(texts, Text(op.On))
 			k := x.Key(op.On)
 			_, want, _ := strings.Cut(lines[op.Line-1], "// ")
 			testenv.Same(t, fmt.Sprint("line ", op.Line), strings.TrimSpace(k.Root+" "+k.Path), want)
 		}
 	}
 	testenv.Same(t, "locks", found, strings.Count(text, "// "))
+	testenv.Same(t, "texts", strings.Join(texts, ", "), "p.mu, list[].mu, own, made.mu, got.mu, mu, cache.mu, p, p.sub.mu, got, find()().mu, , own")
 }
 
 func TestRegionsOfChannels(t *testing.T) {

@@ -16,6 +16,7 @@ func f(p *pool, list []*pool, any other) {
 	cache.mu.Lock()            // var cache.mu
 	p.Lock()                   // pool
 	p.sub.mu.Lock()            // pool sub.mu
+	got.(*sync.Mutex).Lock()   // func f got
 	go func() { own.Lock() }() // func f own
 	find()().mu.Lock()         // var find.mu
 	f.g(1)[2].mu.Lock()        // var f.g.mu
