@@ -232,7 +232,7 @@ func startAndStopAreHidden(t *testing.T, how, leaf string) {
 	session.WrapSink = func(s sampler.Sink) sampler.Sink { sink.Sink = s; return sink }
 	path := filepath.Join(t.TempDir(), "x.tach")
 	output := Output(path) // not while the session runs: samples may have it
-	s := testenv.Must(callsOpen(output, Budget(100), MaxPause(time.Minute)))
+	s := testenv.Must(callsOpen(output, Rate(970), Budget(100), MaxPause(time.Minute)))
 	for enough := s.Stats().Samples + 50; !sink.waiting.Load(); {
 		testenv.StopIf(t, testenv.Err(callsOpen(output)) == nil, "a second session began")
 		if s.Stats().Samples >= enough {

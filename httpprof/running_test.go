@@ -73,13 +73,13 @@ func await(path string) {
 }
 
 // While a session runs, a profile of the next seconds is taken from it. It has labels and creators
-// of goroutines that began long before it, and only its own time. The session goes on as before. By day TestBeside of package ui has a portable one.
+// of goroutines that began long before it, and only its own time. The session goes on as before. By day beside, in package ui, has a portable one.
 func TestRunningSession(t *testing.T) {
 	for _, kind := range []profiler.SourceKind{profiler.Auto, profiler.Portable}[:testenv.Times(1, 2)] {
 		t.Run(string(kind), func(t *testing.T) {
 			s, path := open(t, profiler.Source(kind))
 			labels, begin := s.Stats().Source == "native", time.Now()
-			code, body, _ := get(t, Handler(), "/?seconds=1&format=tach")
+			code, body, _ := get(t, brief, "/?seconds=1&format=tach")
 			took := time.Since(begin)
 			testenv.Same(t, string(body[:min(80, len(body))]), code, http.StatusOK)
 			r := testenv.Must(reader.New(bytes.NewReader(body)))

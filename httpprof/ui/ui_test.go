@@ -91,6 +91,7 @@ func status(t *testing.T, u *UI, is func(*page.Status) bool) (s page.Status) {
 }
 
 // TestRecording: without a session the handler runs one. It ends at its limit and can be started again.
+// Meanwhile another handler does beside.
 func TestRecording(t *testing.T) {
 	u := Handler(profiler.Source(profiler.Portable), profiler.Budget(50))
 	u.l = limits{length: 100 * time.Millisecond, size: 1 << 20, unasked: time.Hour, kept: time.Hour, look: time.Millisecond}
@@ -98,6 +99,8 @@ func TestRecording(t *testing.T) {
 	testenv.Same(t, "before the page is opened", code(u, "data/status"), http.StatusGone)
 	_, body := get(u, "")
 	testenv.Has(t, "the page", body, "<!doctype html>")
+	status(t, u, func(s *page.Status) bool { return s.Again })
+	beside(t) // the page is not read again for two seconds
 	first := status(t, u, func(s *page.Status) bool { return s.Again && s.Head != nil && !s.Growing && s.Progress == "" }).Head.Sides[0]
 	testenv.FailIf(t, first.Duration <= 0 || first.Samples == 0 || len(first.Facts) == 0, "the recording is %+v", first)
 	testenv.Same(t, "the page again", code(u, ""), http.StatusOK)
@@ -108,8 +111,9 @@ func TestRecording(t *testing.T) {
 	testenv.Same(t, "after Close", code(u, ""), http.StatusServiceUnavailable)
 }
 
-// TestBeside: a request of package httpprof shares the session of the recording, which goes on until its time is over.
-func TestBeside(t *testing.T) {
+// beside: a request of package httpprof shares the session of a recording, which goes on until its time is over.
+func beside(t *testing.T) {
+	t.Helper()
 	u := Handler(profiler.Source(profiler.Portable), profiler.Budget(50))
 	program(t, u)
 	testenv.Same(t, "the page", code(u, ""), http.StatusOK)

@@ -16,7 +16,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{false, "windows/amd64", 1, ""},
 		{true, "windows/amd64", 2, "broken_windows_test.go:3:19: cannot use 1"}, // without its tests, and with them
-		{false, "darwin/arm64", 1, "broken_darwin.go:5:17: undefined: strings.Rot13"},
+		{false, "darwin/arm64", 1, "broken_darwin.go:5:14: undefined: math.Rot13"},
 		{false, "linux/386", 1, "broken.go:8:18: cannot use most + 1"},
 	} {
 		n, err := check(c.tests, c.system, "./testdata/broken")

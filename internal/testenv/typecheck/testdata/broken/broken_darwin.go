@@ -1,5 +1,5 @@
 package broken
 
-import "strings"
+import "math"
 
-var _ = strings.Rot13
+var _ = math.Rot13
