@@ -113,7 +113,12 @@ func cpu(f *facts) error {
 // feeds reports whether goroutines that waited for so long hand out work to others that compute on most cores, or would if other programs
 // had none. With more places they would not be faster.
 func (f *facts) feeds(waited time.Duration) bool {
-	return !f.byRequests() && waited <= f.length+f.length/20 && float64(f.used+f.noCore+f.runnable) >= mostCores*float64(max(1, f.session.GOMAXPROCS))*float64(f.length)
+	return !f.byRequests() && waited <= f.length+f.length/20 && f.onCores(f.used+f.noCore+f.runnable)
+}
+
+// onCores reports whether a time is that of most cores.
+func (f *facts) onCores(t time.Duration) bool {
+	return float64(t) >= mostCores*float64(max(1, f.session.GOMAXPROCS))*float64(f.length)
 }
 
 // longQueue returns the time of goroutines that wait for a core from which on cores are the limit.

@@ -46,6 +46,7 @@ type spot struct {
 	spotKey
 	wall, cpu time.Duration
 	asked     time.Duration // the part in requests
+	asks      bool          // as RecordFacts.Asks
 	series    []float32
 }
 
@@ -149,6 +150,7 @@ func newFacts(in Input) *facts {
 			f.spots = append(f.spots, s)
 		}
 		s.wall += rec.Wall
+		s.asks = s.asks || of.Asks
 		s.cpu += rec.CPU
 		s.series = profile.Plus(s.series, rec.Series)
 		f.work += rec.Wall

@@ -138,6 +138,7 @@ func TestPlaces(t *testing.T) {
 	answer := library("github.com/redis/go-redis/v9/push.(*Processor).ProcessPendingNotifications")
 	compute := []tachyon.Frame{analyzetest.Place("main.compute", 9), analyzetest.Place("main.work", 7)}
 	sync := []tachyon.Frame{analyzetest.Wait("syscall"), analyzetest.Place("os.(*File).Sync", 1), analyzetest.Place("main.flush", 9), analyzetest.Place("main.work", 7)}
+	fetch := []tachyon.Frame{analyzetest.Wait("IO wait"), analyzetest.Place("main.fetch", 9), analyzetest.Place("main.work", 7)}
 	for _, c := range []struct {
 		name       string
 		goroutines uint64
@@ -153,6 +154,9 @@ func TestPlaces(t *testing.T) {
 		{"requests for which nobody works", 4, 200_000, slices.Concat(in("chan receive"), handler), "", nil},
 		{"requests while another goroutine syncs", 4, 200_000, slices.Concat(in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1)), handler), "fsync main.ask", sync},
 		{"writers while another goroutine syncs", 12, 4_000_000, in("sync.WaitGroup.Wait", analyzetest.Place("sync.(*WaitGroup).Wait", 1)), "fsync main.ask", sync},
+		{"equal loads while another goroutine waits for an answer", 12, 4_000_000, in("sync.WaitGroup.Wait", analyzetest.Place("sync.(*WaitGroup).Wait", 1)), "wait main.ask", fetch},
+		{"a few equal loads", 1, 4_000_000, in("sync.WaitGroup.Wait", analyzetest.Place("sync.(*WaitGroup).Wait", 1)), "", fetch},
+		{"a WaitGroup for which nobody works", 4, 4_000_000, in("sync.WaitGroup.Wait", analyzetest.Place("sync.(*WaitGroup).Wait", 1)), "", nil},
 		{"work from a select while another goroutine syncs", 12, 4_000_000, in("select"), "", sync},
 		{"streams of events", 20, 4_000_000, slices.Concat(in("chan receive"), handler), "", nil},
 		{"sleeps", 3, 4_000_000, in("sleep", analyzetest.Place("time.Sleep", 1)), "sleep main.ask", nil},
@@ -184,6 +188,50 @@ func TestPlaces(t *testing.T) {
 			r.Do(id+1, at, c.beside...)
 		}
 		testenv.Same(t, c.name, kinds(foundIn(r, tachyon.Session{GOMAXPROCS: 4})), c.want)
+	}
+}
+
+// Goroutines that wait for the answer to what they ask for in a loop, by the text, are told, with what another one does meanwhile. Those that wait for the next message
+// of something that they have are not, nor those that wait once.
+func TestAnswersOfOthers(t *testing.T) {
+	const asks, takes = "f := log.Apply()", "log := log"
+	for _, c := range []struct {
+		name, given, loop, state, want string
+	}{
+		{"an answer", asks, "for", "select", "Goroutines wait in [select] at main.put main.go:6: 46.7s, 91 % of the time that was not idle; meanwhile another goroutine slept in main.apply main.apply.go:3 (0.91 on average)."},
+		{"the next message", takes, "for", "select", ""},
+		{"once", asks, "if", "select", ""},
+		{"a group", takes, "for", "sync.WaitGroup.Wait", "Goroutines wait in [sync.WaitGroup.Wait] at main.put main.go:6: 46.7s, 91 % of the time that was not idle; meanwhile another goroutine slept in main.apply main.apply.go:3 (0.91 on average)."},
+	} {
+		text := fmt.Sprintf("package main\n\nfunc put(log *Log) {\n\t%s true {\n\t\t%s\n\t\tf.Error()\n\t}\n}\n", c.loop, c.given)
+		read := func(name string) *source.File {
+			if name != "main.go" {
+				return nil
+			}
+			return &source.File{Text: []byte(text)}
+		}
+		r := analyzetest.Record(t)
+		wait := []tachyon.Frame{analyzetest.Wait(c.state), {File: "/root/go/pkg/mod/example.org/raft@v1.0.0/future.go", Func: "example.org/raft.(*future).Error", Line: 9}, {File: "main.go", Func: "main.put", Line: 6}, analyzetest.Place("main.serve", 9)}
+		for id := range uint64(12) {
+			r.Goroutine(tachyon.Goroutine{ID: id + 1, CreatedBy: "main.main"})
+		}
+		for at := uint64(0); at < 4_000_000; at += 10_000 {
+			for id := range uint64(12) {
+				does(r, id+1, at+id, at%400_000 == 50_000, wait)
+			}
+			id := 20 + at/100_000
+			if at%100_000 == 0 {
+				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.main"})
+			}
+			r.Do(id, at, analyzetest.Wait("sleep"), analyzetest.Place("main.apply", 3))
+		}
+		got := ""
+		for _, x := range foundBy(r.Finish(tachyon.Session{Source: "native", Duration: 4 * time.Second, GOMAXPROCS: 4}), nil, "x.tach", read) {
+			if x.Kind == Wait {
+				got += x.Text
+			}
+		}
+		testenv.Same(t, c.name, got, c.want)
 	}
 }
 

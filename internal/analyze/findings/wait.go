@@ -18,6 +18,9 @@ const (
 	// waitingAverage is the number of goroutines that wait for a Cond at one place, on average, from which on that matters without requests.
 	// One may wait for work, and in a receive or a select several may. waitingShare is the least share of the time.
 	waitingAverage, waitingShare = 2, 0.5
+	// answerShare is the least share of the time that goroutines wait for an answer of others without requests, while cores are left: where each
+	// of them waits for one that works, it is half.
+	answerShare = 0.6
 
 	// workingAverage is the number of goroutines that do something else, on average, if some of it is what requests wait for. If nobody
 	// does, they wait for something that has not happened, such as the next message.
@@ -42,18 +45,21 @@ func waits(f *facts) error {
 		state string
 	}
 	sums := map[key]time.Duration{}
-	working := time.Duration(0)
+	byKey := func(a, b key) int { return cmp.Or(byPlace(a.place, b.place), cmp.Compare(a.state, b.state)) }
+	asks, work, working := map[key]bool{}, map[key]time.Duration{}, time.Duration(0)
 	syncs := map[place]time.Duration{} // time that is in no request, by function
 	for _, s := range f.spots {
 		switch s.state {
 		case "chan receive", "select", waitCond, waitGroup:
 			if (s.wait == "" || s.wait == locks.EqualCall) && !s.itself && s.op == "" && s.function != "" {
 				sums[key{s.place, s.state}] += f.of(s)
+				asks[key{s.place, s.state}] = asks[key{s.place, s.state}] || s.asks
 				continue
 			}
 		}
 		if s.op != opTick {
 			working += s.wall
+			work[key{s.place, s.state}] += s.wall
 		}
 		if s.op == opSync && s.asked == 0 {
 			syncs[place{function: s.function, file: s.file}] += s.wall
@@ -61,15 +67,16 @@ func waits(f *facts) error {
 	}
 	syncer, synced := most(syncs, byPlace)
 	order := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
-		return cmp.Or(cmp.Compare(sums[b], sums[a]), byPlace(a.place, b.place), cmp.Compare(a.state, b.state))
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), byKey(a, b))
 	})
 	var disk *Finding // one cause, wherever requests wait for it
+	some := time.Duration(workingAverage * float64(f.length))
 	onDisk := float64(synced) >= syncedShare*float64(f.length)
 	for _, k := range order {
 		waited := sums[k]
 		many := !f.byRequests() && float64(waited) >= waitingAverage*float64(f.length)
 		switch {
-		case f.byRequests() && (!f.worth(waited, peerShare) || float64(working) < workingAverage*float64(f.length)):
+		case f.byRequests() && (!f.worth(waited, peerShare) || working < some):
 		case onDisk && (f.byRequests() || many && k.state != "select" && f.worth(waited, syncWaitShare)):
 			if disk != nil {
 				if len(disk.Evidence) < 5 {
@@ -85,17 +92,22 @@ func waits(f *facts) error {
 			x.about = []place{syncer}
 			f.add(x, k.place)
 			disk = &f.found[len(f.found)-1]
-		case f.byRequests() && f.slow(waited, k.place, k.state) && !f.stays(waited), many && k.state == waitCond && f.worth(waited, waitingShare):
-			f.waitsAt(k.place, k.state, waited)
+		case f.byRequests() && f.slow(waited, k.place, k.state) && !f.stays(waited), many && k.state == waitCond && f.worth(waited, waitingShare),
+			many && f.worth(waited, answerShare) && working >= some && !f.onCores(f.used+f.noCore) && (asks[k] || k.state == waitGroup):
+			meanwhile := ""
+			if does, wall := most(work, byKey); does.function != "" && 2*wall >= working && wall >= some {
+				meanwhile = fmt.Sprintf("; meanwhile another goroutine %s (%s on average)", f.doing(does.state, does.place), f.average(wall))
+			}
+			f.waitsAt(k.place, k.state, waited, meanwhile)
 		}
 	}
 	return nil
 }
 
-// waitsAt says that most of the time is waited at a place, for what is not known.
-func (f *facts) waitsAt(at place, state string, waited time.Duration) {
+// waitsAt says that most of the time is waited at a place, for what is not known, and what others do meanwhile.
+func (f *facts) waitsAt(at place, state string, waited time.Duration, meanwhile string) {
 	x := Finding{Kind: Wait, Cost: waited, Share: f.share(waited), Sure: Measured, Since: f.since(f.seriesAt(at))}
-	x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s.", f.who(), state, at.text(), f.part(waited), sinceText(x.Since))
+	x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s%s.", f.who(), state, at.text(), f.part(waited), sinceText(x.Since), meanwhile)
 	x.Evidence = []string{"who or what wakes them is slow, or has too few goroutines: a worker, a consumer or a timer"}
 	x.Command = "waits " + quoted(funcFlag(at.function)) + " %s"
 	f.add(x, at)

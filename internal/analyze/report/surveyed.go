@@ -2,6 +2,7 @@ package report
 
 import (
 	"regexp"
+	"slices"
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/locks"
@@ -17,6 +18,7 @@ type RecordFacts struct {
 	Request bool        // it is of a request, as FindRequests finds them without options; not of a test
 	Itself  bool        // it waits for an answer of the program's own server
 	Time    syntax.Time // for which it waits, by the source text
+	Asks    bool        // it waits in a loop for the answer to what it has asked for, by the source text of the program's own line
 
 	// Site is the line that waits for a lock, channel or the like, as Lock.Sites has it. It may be a library's.
 	Site locks.HolderFrame
@@ -25,7 +27,9 @@ type RecordFacts struct {
 // Facts returns a function that tells of a record of Profile or Resting.
 func (s *Survey) Facts() func(*profile.Record) RecordFacts {
 	times, texts := map[locks.HolderFrame]syntax.Time{}, syntax.NewSources(s.read)
+	asks, repeats := s.ofFrame(texts.Asks), s.ofFrame(texts.Repeats)
 	return func(r *profile.Record) (f RecordFacts) {
+		own := len(r.Stack)    // of the innermost function of the program
 		looks, why := true, "" // no function of the program so far; why it waits
 		f.Itself = s.apart.asksItself(r.Stack)
 		for i, id := range r.Stack {
@@ -44,7 +48,9 @@ func (s *Survey) Facts() func(*profile.Record) RecordFacts {
 					f.Peer = s.apart.far[profile.Package(s.Profile.Frames[id].Func)]
 				}
 			}
-			looks = looks && !of.program
+			if looks = looks && !of.program; of.program {
+				own = min(own, i)
+			}
 			if f.Site.Func == "" && i > 0 && !of.sync {
 				frame := &s.Profile.Frames[id]
 				f.Site = locks.HolderFrame{Func: frame.Func, File: frame.File, Line: int(frame.Line)}
@@ -57,8 +63,22 @@ func (s *Survey) Facts() func(*profile.Record) RecordFacts {
 				times[f.Site] = is
 			}
 			f.Time = is
+			f.Asks = own < len(r.Stack) && asks(r.Stack[own]) && slices.ContainsFunc(r.Stack[own:], repeats)
 		}
 		return f
+	}
+}
+
+// ofFrame returns a function that tells once of each frame of Profile.
+func (s *Survey) ofFrame(is func(*tachyon.Frame) bool) func(uint32) bool {
+	known := map[uint32]bool{}
+	return func(id uint32) bool {
+		x, ok := known[id]
+		if !ok {
+			x = is(&s.Profile.Frames[id])
+			known[id] = x
+		}
+		return x
 	}
 }
 

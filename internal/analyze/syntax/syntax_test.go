@@ -152,3 +152,18 @@ func TestForTime(t *testing.T) {
 	testenv.Same(t, "lines", looked, 14)
 	testenv.Same(t, "a wait without text", NewSources(nil).ForTime(&tachyon.Frame{File: "/app/main.go", Line: 6}), NoTime)
 }
+
+// Lines that wait for the answer to what they have asked for have "asks" in a comment. What is indented in three functions is in a loop.
+func TestAsks(t *testing.T) {
+	text, s := read("asks.go")
+	function := ""
+	for i, line := range strings.Split(text, "\n") {
+		if name, ok := strings.CutPrefix(line, "func "); ok {
+			function, _, _ = strings.Cut(name, "(")
+		}
+		f := &tachyon.Frame{File: "/app/cache.go", Func: "main." + function, Line: int32(i + 1)}
+		testenv.Same(t, fmt.Sprintf("line %d: %s", i+1, line), s.Asks(f), strings.HasSuffix(line, "// asks"))
+		inLoop := (function == "each" || function == "consume" || function == "timed") && strings.HasPrefix(line, "\t\t")
+		testenv.FailIf(t, inLoop != s.Repeats(f) && (inLoop || !strings.HasPrefix(line, "\tfor") && line != "\t}"), "line %d: %s: in a loop %v", i+1, line, !inLoop)
+	}
+}

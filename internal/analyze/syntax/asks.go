@@ -1,0 +1,108 @@
+package syntax
+
+import (
+	"go/ast"
+	"go/token"
+
+	"github.com/gotach/profiler/tachyon"
+)
+
+// Asks reports whether a frame's line waits for the answer to what its function has asked for: for what a call has given in the same pass, so
+// that each wait is for another one, as in f := log.Apply(entry); f.Error(), or done := make(chan int); <-done. What is given
+// once, before a loop that waits, is a queue or the like.
+func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
+	file := s.File(f)
+	if file == nil {
+		return false
+	}
+	x := file.Of(f)
+	if x == nil {
+		return false
+	}
+	given := map[string]ast.Node{} // the innermost loop around the call, by variable
+	var around, loops []ast.Node
+	loop := func() ast.Node {
+		if len(loops) == 0 {
+			return nil
+		}
+		return loops[len(loops)-1]
+	}
+	of := func(e ast.Expr) bool {
+		root, _ := split(e)
+		in, ok := given[root]
+		return ok && in == loop()
+	}
+	receives := func(n ast.Node) bool {
+		op, ok := file.channelOp(n)
+		if _, called := op.On.(*ast.CallExpr); !ok || called || op.Does != DoesReceive || x.timeOf(op.On) != NoTime {
+			return false
+		}
+		return of(op.On)
+	}
+	ast.Inspect(x.Body, func(n ast.Node) bool {
+		if n == nil {
+			last := around[len(around)-1]
+			if around = around[:len(around)-1]; last == loop() {
+				loops = loops[:len(loops)-1]
+			}
+			return true
+		}
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.ForStmt, *ast.RangeStmt:
+			loops = append(loops, n)
+		case *ast.AssignStmt:
+			if call, ok := n.Rhs[0].(*ast.CallExpr); ok && len(n.Rhs) == 1 && Text(call.Fun) != "append" {
+				for _, to := range n.Lhs {
+					if id, ok := to.(*ast.Ident); ok {
+						given[id.Name] = loop()
+					}
+				}
+			}
+		case *ast.SelectStmt:
+			for _, c := range n.Body.List {
+				switch comm := c.(*ast.CommClause).Comm.(type) {
+				case *ast.ExprStmt:
+					asks = asks || file.Line(n.Pos()) == int(f.Line) && receives(comm.X)
+				case *ast.AssignStmt:
+					asks = asks || file.Line(n.Pos()) == int(f.Line) && receives(comm.Rhs[0])
+				}
+			}
+		case *ast.UnaryExpr:
+			asks = asks || n.Op == token.ARROW && file.Line(n.Pos()) == int(f.Line) && receives(n)
+		case *ast.CallExpr:
+			if m, ok := n.Fun.(*ast.SelectorExpr); ok && file.Line(m.Sel.Pos()) == int(f.Line) && m.Sel.Name != "Done" { // that of a context
+				_, chained := m.X.(*ast.CallExpr)
+				asks = asks || chained || of(m.X)
+			}
+		}
+		around = append(around, n)
+		return true
+	})
+	return asks
+}
+
+// Repeats reports whether a frame's line is in a loop of its function.
+func (s *Sources) Repeats(f *tachyon.Frame) (repeats bool) {
+	file := s.File(f)
+	if file == nil {
+		return false
+	}
+	if x := file.Of(f); x != nil {
+		ast.Inspect(x.Body, func(n ast.Node) bool {
+			var body *ast.BlockStmt
+			switch n := n.(type) {
+			case *ast.FuncLit:
+				return false
+			case *ast.ForStmt:
+				body = n.Body
+			case *ast.RangeStmt:
+				body = n.Body
+			}
+			repeats = repeats || body != nil && file.Line(body.Pos()) <= int(f.Line) && int(f.Line) <= file.Line(body.End())
+			return true
+		})
+	}
+	return repeats
+}
