@@ -194,14 +194,20 @@ func TestPlaces(t *testing.T) {
 // Goroutines that wait for the answer to what they ask for in a loop, by the text, are told, with what another one does meanwhile. Those that wait for the next message
 // of something that they have are not, nor those that wait once.
 func TestAnswersOfOthers(t *testing.T) {
+	sleep := analyzetest.Wait("sleep")
 	const asks, takes = "f := log.Apply()", "log := log"
 	for _, c := range []struct {
-		name, given, loop, state, want string
+		name, given, loop, state string
+		callers                  uint64
+		work                     tachyon.Frame // what another goroutine does in six of ten ticks, in main.apply
+		want                     string
 	}{
-		{"an answer", asks, "for", "select", "Goroutines wait in [select] at main.put main.go:6: 46.7s, 91 % of the time that was not idle; meanwhile another goroutine slept in main.apply main.apply.go:3 (0.91 on average)."},
-		{"the next message", takes, "for", "select", ""},
-		{"once", asks, "if", "select", ""},
-		{"a group", takes, "for", "sync.WaitGroup.Wait", "Goroutines wait in [sync.WaitGroup.Wait] at main.put main.go:6: 46.7s, 91 % of the time that was not idle; meanwhile another goroutine slept in main.apply main.apply.go:3 (0.91 on average)."},
+		{"an answer", asks, "for", "select", 12, sleep, "Goroutines wait in [select] at main.put main.go:6: 46.7s, 94 % of the time that was not idle; meanwhile another goroutine slept in main.apply main.apply.go:3 (0.51 on average)."},
+		{"the next message", takes, "for", "select", 12, sleep, ""},
+		{"once", asks, "if", "select", 12, sleep, ""},
+		{"a group", takes, "for", "sync.WaitGroup.Wait", 12, sleep, "Goroutines wait in [sync.WaitGroup.Wait] at main.put main.go:6: 46.7s, 94 % of the time that was not idle; meanwhile another goroutine slept in main.apply main.apply.go:3 (0.51 on average)."},
+		{"one caller", asks, "for", "select", 1, sleep, ""},
+		{"all cores compute", asks, "for", "select", 12, analyzetest.Place("main.hash", 2), ""},
 	} {
 		text := fmt.Sprintf("package main\n\nfunc put(log *Log) {\n\t%s true {\n\t\t%s\n\t\tf.Error()\n\t}\n}\n", c.loop, c.given)
 		read := func(name string) *source.File {
@@ -212,21 +218,23 @@ func TestAnswersOfOthers(t *testing.T) {
 		}
 		r := analyzetest.Record(t)
 		wait := []tachyon.Frame{analyzetest.Wait(c.state), {File: "/root/go/pkg/mod/example.org/raft@v1.0.0/future.go", Func: "example.org/raft.(*future).Error", Line: 9}, {File: "main.go", Func: "main.put", Line: 6}, analyzetest.Place("main.serve", 9)}
-		for id := range uint64(12) {
+		for id := range c.callers {
 			r.Goroutine(tachyon.Goroutine{ID: id + 1, CreatedBy: "main.main"})
 		}
 		for at := uint64(0); at < 4_000_000; at += 10_000 {
-			for id := range uint64(12) {
+			for id := range c.callers {
 				does(r, id+1, at+id, at%400_000 == 50_000, wait)
 			}
 			id := 20 + at/100_000
 			if at%100_000 == 0 {
 				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.main"})
 			}
-			r.Do(id, at, analyzetest.Wait("sleep"), analyzetest.Place("main.apply", 3))
+			if at/10_000%10 < 6 {
+				r.Do(id, at, c.work, analyzetest.Place("main.apply", 3))
+			}
 		}
 		got := ""
-		for _, x := range foundBy(r.Finish(tachyon.Session{Source: "native", Duration: 4 * time.Second, GOMAXPROCS: 4}), nil, "x.tach", read) {
+		for _, x := range foundBy(r.Finish(tachyon.Session{Source: "native", Duration: 4 * time.Second, GOMAXPROCS: 1}), nil, "x.tach", read) {
 			if x.Kind == Wait {
 				got += x.Text
 			}
