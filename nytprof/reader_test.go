@@ -143,9 +143,7 @@ func TestTruncation(t *testing.T) {
 			if tail := bytes.Index(b, []byte("#\n# Compressed")); last == nil && tail > 0 && cut >= tail {
 				continue // what follows the zlib stream is never read
 			}
-			if !errors.As(last, &fe) {
-				t.Fatalf("%s cut at %d of %d: error %v", file, cut, len(b), last)
-			}
+			testenv.StopIf(t, !errors.As(last, &fe), "%s cut at %d of %d: error %v", file, cut, len(b), last)
 			testenv.FailIf(t, fe.Offset > int64(cut) && !fe.Inflated, "%s cut at %d: offset %d", file, cut, fe.Offset)
 		}
 		testenv.FailIf(t, most == 0, "%s: nothing was read of any prefix", file)
@@ -297,9 +295,7 @@ func TestChunksSurvive(t *testing.T) {
 				}
 				continue
 			}
-			if i == len(want) {
-				t.Fatal("more chunks than written")
-			}
+			testenv.StopIf(t, i == len(want), "more chunks than written")
 			testenv.NoDiff(t, "", cmp.Diff(want[i], c))
 			i++
 		}

@@ -58,10 +58,7 @@ var faults = []struct {
 	{"no more file descriptors", "the file is made", atCreate(func(string) func() { return noDescriptors() })},
 	{"no more file descriptors", "samples are written", while(func(string) func() { return noDescriptors() })},
 	{"another process writes the same file", "the file is made", atCreate(func(path string) func() {
-		w, err := Create(path, Options{})
-		if err != nil {
-			panic(err)
-		}
+		w := testenv.Must(Create(path, Options{}))
 		return func() { w.Close() }
 	})},
 	{"a symbolic link has the journal's name", "the file is made", atCreate(func(path string) func() {
@@ -90,18 +87,12 @@ func failReserve(err error, when func(off int64) bool) (undo func()) {
 // noDescriptors uses up the process's file descriptors.
 func noDescriptors() func() {
 	var old syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
-		panic(err)
-	}
-	f, err := os.Open(os.DevNull)
-	if err != nil {
-		panic(err)
-	}
+	must := func(err error) { testenv.Must(0, err) }
+	must(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
+	f := testenv.Must(os.Open(os.DevNull))
 	low := old
 	low.Cur = 3
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
-		panic(err)
-	}
+	must(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low))
 	return func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); f.Close() }
 }
 

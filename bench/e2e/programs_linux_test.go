@@ -350,9 +350,7 @@ func checkParts(t *testing.T, said *soaked) {
 		frames, n := r.Frames(), int64(0)
 		for s := range testenv.All(t, r.Samples()) {
 			n++
-			if s.Time <= last[s.Thread] {
-				t.Fatalf("%s: goroutine %d has a sample at %d after one at %d", path, s.Thread, s.Time, last[s.Thread])
-			}
+			testenv.StopIf(t, s.Time <= last[s.Thread], "%s: goroutine %d has a sample at %d after one at %d", path, s.Thread, s.Time, last[s.Thread])
 			last[s.Thread] = s.Time
 			if d := len(s.Stack); d > 1 && strings.HasSuffix(frames[s.Stack[d-1]].Func, "e2e.request") && strings.HasPrefix(frames[s.Stack[0]].Func, "[sleep]") {
 				requests[s.Thread] = true

@@ -74,9 +74,7 @@ func (x *tmux) shows(want []string, lacks ...string) (screen string) {
 		}
 		return shown
 	})
-	if !shown {
-		x.t.Fatalf("not %q without %q:\n%s", want, lacks, screen)
-	}
+	testenv.StopIf(x.t, !shown, "not %q without %q:\n%s", want, lacks, screen)
 	return screen
 }
 

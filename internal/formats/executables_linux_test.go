@@ -31,9 +31,7 @@ func leafSession(t *testing.T) (path string, symbols [2]string) {
 	image := self(t)
 	function := func(addr uint64) tachyon.Frame {
 		f, ok := image.Frame(addr)
-		if !ok {
-			t.Fatalf("%#x is in no procedure", addr)
-		}
+		testenv.StopIf(t, !ok, "%#x is in no procedure", addr)
 		return tachyon.Frame{Func: f.Func, File: f.File}
 	}
 	a, b := image.TextStart+image.TextSize/3, image.TextStart+image.TextSize/2
@@ -62,9 +60,7 @@ func TestDCPIOfASession(t *testing.T) {
 	for n := uint64(1); n <= 2; n++ { // the second time adds
 		testenv.OK(t, convert(in, db, "dcpi", Options{}))
 		files := dcpiFiles(t, db)
-		if len(files) != 2 || !strings.HasSuffix(files[0], ".cpu_ns") || !strings.HasSuffix(files[1], ".wall_ns") {
-			t.Fatalf("files are %q", files)
-		}
+		testenv.StopIf(t, len(files) != 2 || !strings.HasSuffix(files[0], ".cpu_ns") || !strings.HasSuffix(files[1], ".wall_ns"), "files are %q", files)
 		for i, want := range []uint64{700, 2000} {
 			_, samples := testenv.Must(dcpi.ReadFile(files[i], dcpi.Options{})).Total()
 			testenv.Same(t, files[i], samples, n*want)
@@ -177,12 +173,9 @@ func TestPGO(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "default.pgo")
 	warn := func(err error) { t.Error(err) }
 	testenv.OK(t, convert(path, out, "pprof", Options{CPU: true, Warn: warn}))
-	got, err := exec.Command("go", "tool", "preprofile", "-i", out).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, got)
-	}
+	got := testenv.Run(t, exec.Command("go", "tool", "preprofile", "-i", out))
 	want := "formats.hot\ngithub.com/gotach/profiler/internal/formats.here\n2 1500000000\n"
-	testenv.Has(t, "what the compiler would read", string(got), want)
+	testenv.Has(t, "what the compiler would read", got, want)
 	r := testenv.Must(openInput(t, out, Options{}).Report(profile.ReportOptions{}))
 	testenv.Same(t, "total, CPU time and rows", fmt.Sprint(r.Total, r.TotalCPU, len(r.Rows)), "2.5s 2.5s 3")
 

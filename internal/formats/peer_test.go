@@ -197,9 +197,7 @@ func startFirefox(t *testing.T, node, dir, file string) *profilerCLI {
 		err = errors.New("it does not listen")
 		return false
 	})
-	if err != nil {
-		t.Fatalf("no answer from profiler-cli: %v", err)
-	}
+	testenv.StopIf(t, err != nil, "no answer from profiler-cli: %v", err)
 	return f
 }
 
@@ -217,9 +215,7 @@ func (f *profilerCLI) run(args ...string) ([]byte, error) {
 func (f *profilerCLI) ask(t *testing.T, answer any, args ...string) {
 	t.Helper()
 	text, err := f.run(append(args, "--session", "x", "--json")...)
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
+	testenv.StopIf(t, err != nil, "%v: %v", args, err)
 	if err := json.Unmarshal(text, answer); err != nil {
 		t.Fatalf("%v: %v\n%s", args, err, text)
 	}

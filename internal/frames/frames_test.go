@@ -32,9 +32,7 @@ func TestRemap(t *testing.T) {
 	translate := func(want []uint32, stack ...uint32) {
 		t.Helper()
 		got, err := m.Stack(stack)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%d becomes %d, want %d (%v)", stack, got, want, err)
-		}
+		testenv.FailIf(t, err != nil || !slices.Equal(got, want), "%d becomes %d, want %d (%v)", stack, got, want, err)
 	}
 	translate([]uint32{1, 2, 1}, 2, 0, 2)
 	translate([]uint32{2}, 0)

@@ -155,14 +155,10 @@ func TestModules(t *testing.T) {
 		t.Helper()
 		for i := range added {
 			m := table.Module(text(i) + 5)
-			if m != nil != (i < known) || m != nil && m.Text != text(i) {
-				t.Fatalf("module %d: the drain finds %v", i, m)
-			}
+			testenv.StopIf(t, m != nil != (i < known) || m != nil && m.Text != text(i), "module %d: the drain finds %v", i, m)
 			for _, at := range []uintptr{0, 5, 4096} {
 				c := v.codeOf(uint64(text(i) + at))
-				if c != nil != (i < known) || c != nil && c.Text != text(i) {
-					t.Fatalf("module %d + %d: the handler finds %v", i, at, c)
-				}
+				testenv.StopIf(t, c != nil != (i < known) || c != nil && c.Text != text(i), "module %d + %d: the handler finds %v", i, at, c)
 				testenv.Same(t, "frame size", delta(v, text(i)+at), ^uintptr(0))
 			}
 			if i < published+mostNew && (!v.IsCode(uint64(text(i)+5)) || v.IsCode(uint64(text(i)+5000)) || v.IsCode(uint64(text(i)-5))) {

@@ -32,9 +32,7 @@ func get(t *testing.T, url string) []byte {
 	r := testenv.Must(http.Get(url))
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s %s (%v)", url, r.Status, b, err)
-	}
+	testenv.StopIf(t, err != nil || r.StatusCode != http.StatusOK, "%s: %s %s (%v)", url, r.Status, b, err)
 	return b
 }
 
@@ -44,9 +42,7 @@ func ready(t *testing.T, url, query string, than int64) (s page.Status) {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		s = page.Status{}
 		testenv.OK(t, json.Unmarshal(get(t, fmt.Sprintf("%sdata/status?%s&generation=%d", url, query, than)), &s))
-		if s.Error != "" {
-			t.Fatal(s.Error)
-		}
+		testenv.StopIf(t, s.Error != "", "%v", s.Error)
 		if s.Head != nil {
 			return s
 		}

@@ -34,9 +34,7 @@ func sectionFile(section []byte) []byte {
 	tail.Checksum(wire.CRC(0, record), &tachyon.Section{Length: int64(len(section)), CRC32C: wire.CRC(0, section)}, int64(len(frame)))
 	tail.Frames(frame, 1)
 	tail.Records(section)
-	if _, err := tail.End(nil); err != nil {
-		panic(err)
-	}
+	testenv.Must(tail.End(nil))
 	head := wire.EncodeHeader(&h)
 	copy(b.Bytes(), head[:])
 	return b.Bytes()

@@ -41,16 +41,12 @@ func TestMeasureCauses(t *testing.T) {
 	bin := filepath.Join(dir, "causes")
 	build := exec.Command("go", "build", "-o", bin, "./causes")
 	build.Dir, build.Env = "../../../bench/e2e/testdata/peers", append(os.Environ(), "GOWORK=off") // a module that is not in the workspace
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	testenv.Run(t, build)
 	measure.AtMost(t, "time with a wrong cause, of the kind of answer that has the most of it", "%", 5, func() float64 {
 		all := map[string]*causeSums{}
 		for kind := range causesPlanted {
 			path := filepath.Join(dir, kind+".tach")
-			if out, err := exec.Command(bin, kind, "2s", path).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			testenv.Run(t, exec.Command(bin, kind, "2s", path))
 			f := testenv.Must(reader.Open(path))
 			sums := judgeCauses(t, f)
 			for _, key := range slices.Sorted(maps.Keys(sums)) {
@@ -135,9 +131,7 @@ func countedWaits(t *testing.T, goroutines int, do func()) (Lock, int64) {
 			return strings.HasSuffix(s.Func, ".busyUse") || strings.HasSuffix(s.Func, ".busySemaphore.Lock")
 		})
 	})
-	if i < 0 {
-		t.Fatalf("the lock is not found: %+v", l.Locks)
-	}
+	testenv.StopIf(t, i < 0, "the lock is not found: %+v", l.Locks)
 	t.Logf("%s: waits %d, at least: %v, longest %v; the block profile has %d", l.Locks[i].Name, l.Locks[i].Waits, l.Locks[i].AtLeast, l.Locks[i].Longest, n)
 	return l.Locks[i], n
 }

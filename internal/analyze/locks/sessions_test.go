@@ -90,9 +90,7 @@ func compareHolders(t testing.TB, s *analyzetest.Session, o Options) (out holder
 			most = x
 		}
 	}
-	if most.Holder == nil {
-		t.Fatal("no goroutine waited for a lock with a holder")
-	}
+	testenv.StopIf(t, most.Holder == nil, "no goroutine waited for a lock with a holder")
 	return out, most
 }
 
@@ -138,9 +136,7 @@ func TestWaitsOfSession(t *testing.T) {
 	s := analyzetest.OpenSession(t, "../testdata/sessions", "fan-out")
 	w := testenv.Must(FindWaits(s.Samples(t), WaitOptions{Func: regexp.MustCompile(`\.fanOut$`), Options: Options{Source: analyzetest.SourceOfSessions}}))
 	i := slices.IndexFunc(w.Chains, func(n WaitNode) bool { return n.State == "sync.WaitGroup.Wait" })
-	if i < 0 {
-		t.Fatalf("no wait for a group: %+v", w)
-	}
+	testenv.StopIf(t, i < 0, "no wait for a group: %+v", w)
 	n := w.Chains[i]
 	var known, behind, held time.Duration // behind: the last child waited for the lock
 	for _, child := range n.Next {

@@ -34,9 +34,7 @@ func checkChain(t *testing.T, w *Waits, ms int, want ...string) *WaitNode {
 	list := w.Chains
 	var n *WaitNode
 	for i, text := range want {
-		if len(list) == 0 {
-			t.Fatalf("nothing after %d nodes, want %s: %+v", i, text, w)
-		}
+		testenv.StopIf(t, len(list) == 0, "nothing after %d nodes, want %s: %+v", i, text, w)
 		n = &list[0]
 		testenv.Same(t, fmt.Sprintf("node %d of %+v", i, w), strings.TrimSpace(n.Role+" "+n.State+" "+strings.TrimPrefix(n.Func, "main.")), text)
 		list = n.Next
@@ -85,9 +83,7 @@ func TestWaitsOfDeadlock(t *testing.T) {
 	look = func(list []WaitNode, depth int) {
 		for i := range list {
 			found = found || list[i].Cycle
-			if depth > 5 {
-				t.Fatal("the cycle is not noticed")
-			}
+			testenv.StopIf(t, depth > 5, "the cycle is not noticed")
 			look(list[i].Next, depth+1)
 		}
 	}

@@ -44,9 +44,7 @@ func self(t *testing.T) (*Image, *tachyon.Metadata) {
 func entry(t *testing.T, m *Image, name string) uint64 {
 	t.Helper()
 	fn := m.table.LookupFunc(name)
-	if fn == nil {
-		t.Fatalf("%s is not in the table", name)
-	}
+	testenv.StopIf(t, fn == nil, "%s is not in the table", name)
 	return fn.Entry
 }
 
@@ -166,14 +164,12 @@ func TestInlinedProcedures(t *testing.T) {
 	exe := filepath.Join(t.TempDir(), "whereabouts")
 	build := exec.Command("go", "build", "-o", exe, "testdata/whereabouts.go")
 	build.Env = append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testenv.Run(t, build)
 	m := testenv.Must(OpenImage(exe))
 	testenv.FailIf(t, m.BuildID == "" || m.TextSize == 0, "image is %+v", m)
-	out := testenv.Must(exec.Command(exe).CombinedOutput())
+	out := testenv.Run(t, exec.Command(exe))
 	lines, inlined := 0, 0
-	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); lines++ {
+	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); lines++ {
 		f := strings.Fields(s.Text())
 		addr, line := testenv.Must(strconv.ParseUint(f[0], 10, 64)), testenv.Must(strconv.Atoi(f[1]))
 		if f[2] != f[4] {

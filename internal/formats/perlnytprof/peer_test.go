@@ -46,9 +46,7 @@ func loadInPerl(t testing.TB, tools map[string]string, file string) (d perlData)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil || stderr.Len() > 0 {
-		t.Fatalf("Devel::NYTProf: %v\n%s", err, stderr.String())
-	}
+	testenv.StopIf(t, err != nil || stderr.Len() > 0, "Devel::NYTProf: %v\n%s", err, stderr.String())
 	testenv.OK(t, json.Unmarshal(out, &d))
 	return d
 }

@@ -26,11 +26,7 @@ func TestPeerGoToolPProf(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command("go", append([]string{"tool", "pprof"}, args...)...)
 		cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, out)
-		}
-		return string(out)
+		return testenv.Run(t, cmd)
 	}
 	for _, c := range []struct {
 		args, want []string

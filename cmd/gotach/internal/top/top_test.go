@@ -149,9 +149,7 @@ func look(t *testing.T, w *Watch, q Query) *Look {
 func lookOnly(t *testing.T, w *Watch, q Query) *Look {
 	t.Helper()
 	l := testenv.Must(w.Look(q))
-	if l == nil {
-		t.Fatal("no samples")
-	}
+	testenv.StopIf(t, l == nil, "no samples")
 	return l
 }
 
