@@ -2,173 +2,18 @@ package requests
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
 	"github.com/gotach/profiler/internal/analyze/idle"
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
 	"github.com/gotach/profiler/tachyon"
 )
-
-// serve returns what recordServer has recorded, which several tests read.
-func serve(t testing.TB) (s *analyze.Samples, log []uint64, short int) {
-	t.Helper()
-	served.once.Do(func() { served.file, served.log, served.short = recordServer(t) })
-	return analyzetest.SamplesOf(t, stream.Options{Labels: true}, served.file), slices.Clone(served.log), served.short
-}
-
-var served struct {
-	once  sync.Once
-	file  *reader.Reader
-	log   []uint64
-	short int
-}
-
-// recordServer records 20 s of a server with 8 connections that are kept open, beside 300 leaked goroutines in
-// handlers that never end. A tick comes every ms. One request of a hundred sleeps for 40 ms more. Each has
-// a label with its number, and starts a goroutine that has it too. It returns the lengths of the requests
-// in µs and their number that are shorter than two ticks.
-func recordServer(t testing.TB) (f *reader.Reader, log []uint64, short int) {
-	r := analyzetest.Record(t)
-	rng := rand.New(rand.NewPCG(5, 6))
-	conn := []tachyon.Frame{analyzetest.Place("net/http.serverHandler.ServeHTTP", 9), analyzetest.Place("net/http.conn.serve", 7)}
-	stack := func(frames ...tachyon.Frame) []tachyon.Frame { return append(frames, conn...) }
-	type step struct {
-		length uint64
-		status tachyon.Status
-		frames []tachyon.Frame
-	}
-	const length = 20 * analyzetest.OneSecond
-	child := uint64(10_000)
-	for g := uint64(10); g < 18; g++ {
-		info := tachyon.Goroutine{ID: g, Last: length, FirstWeight: 1}
-		r.Add(g, 1, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3), conn[1])
-		at, sampled := uint64(1), uint64(1)
-		do := func(x step) {
-			for end := at + x.length; at < end; at = min(end, at-at%1000+1000) {
-				if at > sampled && at%1000 == 0 {
-					r.Add(g, at, x.status, x.frames...)
-					sampled = at
-				}
-			}
-		}
-		for at < length {
-			do(step{5000 + rng.Uint64N(20_000), 0, []tachyon.Frame{{Func: "[IO wait]"}, analyzetest.Place("net/http.readRequest", 3), conn[1]}})
-			began := at
-			n := strconv.Itoa(len(log))
-			info.Labels = append(info.Labels, tachyon.LabelSpan{From: at, Labels: map[string]string{"request": n}})
-			if rng.IntN(20) == 0 { // from the cache
-				do(step{300, analyzetest.Running, stack(analyzetest.Place("main.cached", 4), analyzetest.Place("main.handle", 11))})
-			} else {
-				do(step{2000 + rng.Uint64N(2000), analyzetest.Running, stack(analyzetest.Place("main.parse", 4), analyzetest.Place("main.handle", 12))})
-				wait := 5000 + rng.Uint64N(6000)
-				from := at
-				do(step{wait, 0, stack(tachyon.Frame{Func: "[select]"}, analyzetest.Place("main.query", 30), analyzetest.Place("main.handle", 13))})
-				child++
-				r.Goroutine(tachyon.Goroutine{ID: child, Parent: g, First: from, Last: at, FirstWeight: 1000,
-					Labels: []tachyon.LabelSpan{{From: from, Labels: map[string]string{"request": n}}}})
-				r.Every(1000, from-from%1000+1000, at-1, child, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("main.fetch", 40))
-				if len(log)%100 == 50 {
-					do(step{40_000, 0, stack(tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("time.Sleep", 1), analyzetest.Place("main.backoff", 55), analyzetest.Place("main.handle", 14))})
-				}
-			}
-			if at < length {
-				log = append(log, at-began)
-				if at-began < 2000 {
-					short++
-				}
-			}
-			info.Labels = append(info.Labels, tachyon.LabelSpan{From: at, Labels: map[string]string{}})
-		}
-		r.Goroutine(info)
-	}
-	for g := uint64(1000); g < 1300; g++ {
-		r.Every(250_000, 1000, length, g, 0, stack(tachyon.Frame{Func: "[chan receive]"}, analyzetest.Place("main.stuck", 90))...)
-	}
-	return r.Finish(tachyon.Session{Source: "native", Markers: true}), log, short
-}
-
-// quantile returns a quantile of sorted values: the least one that a share q does not exceed.
-func quantile(sorted []uint64, q float64) uint64 {
-	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(q*float64(len(sorted))))-1))]
-}
-
-// checkPicked selects the slowest requests: then all they did is yielded, and nothing else. log has the lengths of all, the slowest last.
-func checkPicked(t *testing.T, name string, file stream.File, log []uint64, o Options) {
-	t.Helper()
-	r := testenv.Must(FindSlow(analyze.NewSamples("x", testenv.Must(stream.New([]stream.File{file}, stream.Options{Labels: true, Unselected: true}))), o))
-	src := testenv.Must(stream.New([]stream.File{file}, stream.Options{Select: &stream.Selection{Pick: r.Pick}}))
-	for range 2 { // each reading begins anew
-		time, own := map[uint64]uint64{}, uint64(0)
-		for x := range testenv.All(t, src.Samples()) {
-			time[x.Goroutine] += uint64(x.Wall.Microseconds())
-			if x.Goroutine < 18 {
-				own += uint64(x.Wall.Microseconds())
-			}
-			testenv.FailIf(t, x.Goroutine >= 1000 && x.Goroutine < 1300, "%s: a leaked goroutine is yielded", name)
-		}
-		want := uint64(0)
-		for _, length := range log[len(log)-r.Count:] {
-			want += length
-		}
-		testenv.Within(t, name+": µs of the slowest requests", own, want*95/100, want*105/100)
-		testenv.FailIf(t, r.Of < len(log)*9/10 || r.Count > len(log)/90, "%s: %d of %d requests", name, r.Count, r.Of)
-		testenv.Same(t, name+": children are yielded", len(time) > 8, o.Label != "")
-	}
-}
-
-func TestRequests(t *testing.T) {
-	testenv.Again(t)
-	testenv.Long(t)
-	s, log, short := serve(t)
-	_, file := s.Source.File()
-	slices.Sort(log)
-	for name, o := range map[string]Options{
-		"default": {}, "by function": {Func: regexp.MustCompile(`^main\.handle$`)}, "by label": {Label: "request"},
-	} {
-		checkPicked(t, name, file, log, o)
-		r := testenv.Must(Find(s, o))
-		for _, p := range []struct {
-			q    float64
-			got  time.Duration
-			what string
-		}{{0.5, r.P50, "p50"}, {0.9, r.P90, "p90"}, {0.99, r.P99, "p99"}, {1, r.Max, "max"}} {
-			want := analyze.Micros(quantile(log, p.q))
-			testenv.Within(t, name+": "+p.what, p.got, want-max(2*time.Millisecond, want/20), want+max(2*time.Millisecond, want/20))
-		}
-		// Calls of less than a tick mostly have no sample.
-		testenv.Within(t, name+": requests", r.Count, len(log)-short-10, len(log)+10)
-		testenv.Within(t, name+": short ones", r.TooShort, 1, short)
-		testenv.FailIf(t, name == "default" && r.Unfinished < 300 || r.Unfinished > 310, "%s: %d requests are not finished", name, r.Unfinished)
-		testenv.Same(t, name+": the first difference", fmt.Sprint(r.Difference[0].Name, r.Difference[0].State, r.Difference[0].Time.Round(4*time.Millisecond)), "main.backoffsleep40ms")
-		slow, median := r.Slow.States["sleep"], r.Median.States["sleep"]
-		testenv.FailIf(t, slow < 38*time.Millisecond || median != 0, "%s: slow ones sleep %v, median ones %v", name, slow, median)
-		n := 0
-		for _, b := range r.Histogram {
-			n += b.Count
-		}
-		testenv.Same(t, name+": in the histogram, slowest", fmt.Sprint(n, len(r.Slowest), r.Slowest[0].Time), fmt.Sprint(r.Count, 10, r.Max))
-		x := r.Slowest[0]
-		testenv.FailIf(t, x.Labels["request"] == "" || strings.Count(x.Timeline, ".") < 20 || !strings.HasPrefix(x.Timeline, "R"), "%s: the slowest is %+v", name, x)
-	}
-	testenv.Fails(t, "without requests", testenv.Err(FindSlow(s, Options{Func: regexp.MustCompile("nothing")})), "nothing")
-	none := testenv.Must(Find(s, Options{Func: regexp.MustCompile("nothing")}))
-	testenv.Same(t, "calls of nothing", [2]int{none.Count, len(none.Slowest)}, [2]int{})
-}
 
 // A goroutine that works for a connection has the label of the request for which the connection was made. It outlives
 // the request and is not part of it.

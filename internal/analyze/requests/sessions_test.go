@@ -2,6 +2,7 @@ package requests
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -10,48 +11,9 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
-
-// Requests count that have a sample that is selected. What they did is that of all their samples.
-func TestSelectRequests(t *testing.T) {
-	testenv.Again(t)
-	testenv.Long(t)
-	s, log, _ := serve(t)
-	_, file := s.Source.File()
-	find := func(sel stream.Selection, since, until string, o Options) *Requests {
-		t.Helper()
-		src := testenv.Must(stream.New([]stream.File{file}, analyzetest.Selection(t, sel, since, until)))
-		return testenv.Must(Find(analyze.NewSamples("x", src), o))
-	}
-	all := find(stream.Selection{}, "", "", Options{})
-	slow := 0
-	for _, length := range log {
-		if length > 40_000 {
-			slow++
-		}
-	}
-	sleeping := find(stream.Selection{States: []string{"sleep"}}, "", "", Options{})
-	testenv.Within(t, "requests that sleep", sleeping.Count, slow-1, slow+1)
-	d := sleeping.Median
-	testenv.FailIf(t, d.States["sleep"] < 38*time.Millisecond || d.States["running"] < time.Millisecond, "those that sleep do %v", d.States)
-	one := find(stream.Selection{Goroutines: []uint64{10}}, "", "", Options{})
-	testenv.Within(t, "requests of one goroutine of 8", 8*one.Count, all.Count/2, 2*all.Count)
-	// A label selects one request, and its values are requests.
-	label := stream.Selection{Labels: []stream.Label{{Key: "request", Value: "150"}}}
-	for what, o := range map[string]Options{"invocation": {}, "label": {Label: "request"}} {
-		r, took := find(label, "", "", o), analyze.Micros(log[150])
-		testenv.Same(t, what, fmt.Sprint(r.Count, r.Slowest[0].Labels["request"]), "1150")
-		testenv.Within(t, what, r.Slowest[0].Time, took-2*time.Millisecond, took+2*time.Millisecond)
-	}
-	half := find(stream.Selection{}, "5s", "15s", Options{})
-	testenv.Within(t, "requests in half of the time", half.Count, all.Count*9/20, all.Count*11/20)
-	for _, x := range half.Slowest {
-		testenv.FailIf(t, x.Start > 10*analyzetest.OneSecond, "a request begins %d µs after the selected time begins", x.Start)
-	}
-}
 
 // Requests that wait five times at one line, and once at another for as long. That a wait ended is known from the mark Moved, or from
 // a sample elsewhere.
@@ -117,6 +79,11 @@ func TestRequestsOfSessions(t *testing.T) {
 			testenv.FailIf(t, name != "leaky-server" && (d[0].Name != "main.longPath" || d[0].State != "sleep"), "the first difference is %+v", d)
 		})
 	}
+}
+
+// quantile returns a quantile of sorted values: the least one that a share q does not exceed.
+func quantile(sorted []uint64, q float64) uint64 {
+	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(q*float64(len(sorted))))-1))]
 }
 
 // asTicksSee returns requests of known lengths in µs as ticks see them. The time between two ticks varies.
