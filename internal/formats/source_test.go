@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -262,14 +261,4 @@ func sameSums(t *testing.T, in *Input) {
 	}
 	wall, _ := testenv.Must(in.Profile()).Total()
 	testenv.Same(t, "the time of the profile, and of the weights", wall, sum)
-}
-
-func TestSumsOfGoldens(t *testing.T) {
-	files := testenv.Files(t, "../../testdata/tachyon/*/*.bin", 10)
-	for _, name := range files {
-		far := strings.HasSuffix(name, "/rle.bin") // times that sums cannot take
-		if filepath.Base(filepath.Dir(name)) != "bad" && !strings.Contains(name, ".zstd.") && !far {
-			sameSums(t, openInput(t, name, Options{}))
-		}
-	}
 }
