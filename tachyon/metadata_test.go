@@ -105,9 +105,8 @@ func TestLabel(t *testing.T) {
 		{Session{Host: "web-1"}, "process", ""},
 		{Session{Host: "web-1"}, "request", ""},
 	} {
-		if got, ok := c.s.Label(c.key); got != c.want || ok != (c.want != "") {
-			t.Errorf("%s of %+v is %q, %v; want %q", c.key, c.s, got, ok, c.want)
-		}
+		got, ok := c.s.Label(c.key)
+		testenv.FailIf(t, got != c.want || ok != (c.want != ""), "%s of %+v is %q, %v; want %q", c.key, c.s, got, ok, c.want)
 	}
 	for _, key := range ProcessLabels {
 		if _, ok := (&Session{Host: "h", PID: 1, Program: "p", Version: "v1"}).Label(key); !ok {

@@ -69,9 +69,8 @@ func TestOpenInReplaced(t *testing.T) {
 			f, fi, err := OpenIn(root, "file", os.O_RDONLY)
 			replaced = replaced || errors.Is(err, ErrReplaced)
 			if err == nil {
-				if f.Close(); fi.Size() > 0 {
-					t.Fatal("the other file was opened")
-				}
+				f.Close()
+				testenv.StopIf(t, fi.Size() > 0, "the other file was opened")
 			}
 		}
 		return replaced

@@ -47,19 +47,15 @@ func leafSession(t *testing.T) (path string, symbols [2]string) {
 	return session(t, edit, pcs), symbols
 }
 
-func dcpiFiles(t *testing.T, db string) []string {
-	return testenv.Must(filepath.Glob(filepath.Join(db, "*", "*", "*")))
-}
-
 func TestDCPIOfASession(t *testing.T) {
 	in, symbols := leafSession(t)
 	for i, s := range symbols {
 		symbols[i] = profile.FuncName(s)
 	}
-	db := filepath.Join(t.TempDir(), "db")
+	db, files := filepath.Join(t.TempDir(), "db"), []string(nil)
 	for n := uint64(1); n <= 2; n++ { // the second time adds
 		testenv.OK(t, convert(in, db, "dcpi", Options{}))
-		files := dcpiFiles(t, db)
+		files = testenv.Must(filepath.Glob(filepath.Join(db, "*", "*", "*")))
 		testenv.StopIf(t, len(files) != 2 || !strings.HasSuffix(files[0], ".cpu_ns") || !strings.HasSuffix(files[1], ".wall_ns"), "files are %q", files)
 		for i, want := range []uint64{700, 2000} {
 			_, samples := testenv.Must(dcpi.ReadFile(files[i], dcpi.Options{})).Total()
@@ -67,7 +63,6 @@ func TestDCPIOfASession(t *testing.T) {
 		}
 	}
 
-	files := dcpiFiles(t, db)
 	const cpu, wall = 1400 * time.Millisecond, 2 * time.Second // of each symbol, the first of which ran
 	for _, c := range []struct {
 		path    string

@@ -16,9 +16,8 @@ func TestTable(t *testing.T) {
 		testenv.Same(t, name, table.Intern(frame(name)), []uint32{0, 1, 0, 2, 1}[i])
 	}
 	testenv.Same(t, "another line of a has id", table.Intern(tachyon.Frame{Func: "a", Line: 2}), 3)
-	if list := table.List(); len(list) != 4 || list[2] != frame("c") {
-		t.Errorf("frames %v", list)
-	}
+	list := table.List()
+	testenv.FailIf(t, len(list) != 4 || list[2] != frame("c"), "frames %v", list)
 }
 
 // A frame is added once, at the first stack with it.

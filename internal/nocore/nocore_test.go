@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/gotach/profiler/internal/testenv"
 )
 
 func TestBounded(t *testing.T) {
@@ -11,9 +13,7 @@ func TestBounded(t *testing.T) {
 	for pc := range uint64(2 * most) {
 		b.Of(4 + pc)
 	}
-	if b.Of(4) == b.Of(5) || b.Of(2*most) != b.Of(3*most) || len(b.of) > most+1 {
-		t.Errorf("%d balances", len(b.of))
-	}
+	testenv.FailIf(t, b.Of(4) == b.Of(5) || b.Of(2*most) != b.Of(3*most) || len(b.of) > most+1, "%d balances", len(b.of))
 }
 
 // Of goroutines that run for less than a tick, the ticks that find them say how long they had no core, within what chance does.
@@ -34,8 +34,7 @@ func TestBalance(t *testing.T) {
 			told += due
 			b.Told(due)
 		}
-		if off := told - without*ticks; off.Abs() > ran*ticks*6/100 {
-			t.Errorf("%v of %v without a core in each tick: %v in all, %v off", without, ran, told, off)
-		}
+		off := told - without*ticks
+		testenv.FailIf(t, off.Abs() > ran*ticks*6/100, "%v of %v without a core in each tick: %v in all, %v off", without, ran, told, off)
 	}
 }

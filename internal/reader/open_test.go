@@ -172,9 +172,7 @@ func compareBatches(t *testing.T, name string, r *reader.Reader) {
 		}
 		threads = append(threads, b.Threads...)
 		for _, s := range b.Samples {
-			if n == len(want) {
-				t.Fatalf("%s: more than %d samples", name, n)
-			}
+			testenv.StopIf(t, n == len(want), "%s: more than %d samples", name, n)
 			w := &want[n]
 			n++
 			var stack []uint32
@@ -203,9 +201,7 @@ func compareBatches(t *testing.T, name string, r *reader.Reader) {
 func TestBatchesBreak(t *testing.T) {
 	r := open(t, filepath.Join(testdata, "document-v2", "big.zstd.bin"))
 	for b, err := range r.Batches(nil, tachyon.MaxTime) {
-		if err != nil || len(b.Samples) == 0 {
-			t.Fatal(err)
-		}
+		testenv.StopIf(t, err != nil || len(b.Samples) == 0, "%v", err)
 		samples := 0
 		for b := range testenv.All(t, r.Batches(nil, tachyon.MaxTime)) {
 			samples += len(b.Samples)

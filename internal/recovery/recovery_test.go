@@ -189,9 +189,8 @@ func (l *load) check(t *testing.T, when string, least, most, leastGoroutines, mo
 	h, n := r.Header(), uint64(len(m.Goroutines))
 	testenv.FailIf(t, h.Samples < least || h.Samples > most || n < leastGoroutines || n > mostGoroutines, when+": %d samples, want %d to %d; %d goroutines, want %d to %d", h.Samples, least, most, n, leastGoroutines, mostGoroutines)
 	for i, g := range m.Goroutines {
-		if want := goroutine(uint64(i)); !reflect.DeepEqual(g, want) {
-			t.Fatalf(when+": goroutine %d is %+v, want %+v", i, g, want)
-		}
+		want := goroutine(uint64(i))
+		testenv.StopIf(t, !reflect.DeepEqual(g, want), when+": goroutine %d is %+v, want %+v", i, g, want)
 	}
 	testenv.FailIf(t, m.Session == nil && most > 1 || m.Session != nil && m.Session.PID == 0, when+": the session is %+v", m.Session)
 	if m.Session != nil && mostGoroutines <= leastGoroutines+1 { // otherwise the goroutines were read before the progress

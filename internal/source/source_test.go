@@ -86,9 +86,8 @@ func TestUsual(t *testing.T) {
 	} {
 		testenv.Same(t, fmt.Sprintf("%s at line %d", c.function, c.line), f.Shows(c.function, c.line), c.want)
 	}
-	if n, dirs := r.Shown(); n != 1 || len(dirs) != 1 || filepath.Base(dirs[0]) != "module" {
-		t.Errorf("%d files of %v shown", n, dirs)
-	}
+	n, dirs := r.Shown()
+	testenv.FailIf(t, n != 1 || len(dirs) != 1 || filepath.Base(dirs[0]) != "module", "%d files of %v shown", n, dirs)
 }
 
 // A folder that the user names is the only one, and all source in it may be shown.

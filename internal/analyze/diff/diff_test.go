@@ -66,9 +66,8 @@ func TestJudgeMachine(t *testing.T) {
 			}
 			row := Row{Name: "main.f", Level: LevelSelf, What: c.what, A: a, B: b, Delta: b - a}
 			f := rowFamily{[]*Row{&row}, [][]trial{on.trials(&row, func(speed float64) effect { return effect{delta: b/speed - a} })}, 1}
-			if f.judge(); row.Significant != c.want || row.Significant != (row.Low > 0 || row.High < 0) {
-				t.Errorf("%s %v and %v differ significantly: %v, want %v", c.what, a, b, row.Significant, c.want)
-			}
+			f.judge()
+			testenv.FailIf(t, row.Significant != c.want || row.Significant != (row.Low > 0 || row.High < 0), "%s %v and %v differ significantly: %v, want %v", c.what, a, b, row.Significant, c.want)
 		}
 	}
 }

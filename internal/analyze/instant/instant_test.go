@@ -78,10 +78,9 @@ func TestInstant(t *testing.T) {
 func TestInstantFacts(t *testing.T) {
 	s := analyzetest.SamplesOf(t, stream.Options{Labels: true}, moves(t).Finish(tachyon.Session{Source: "native", Markers: true}))
 	x := testenv.Must(Find(s, Options{At: at(t, "92ms")}))
-	if g := x.Goroutines[0]; g.Waited != 92*time.Millisecond-4*time.Millisecond { // its first sample stands for a tick, 1 ms
-		t.Errorf("goroutine 1 waited %v", g.Waited)
-	}
-	g := x.Goroutines[1]
+	g := x.Goroutines[0]
+	testenv.FailIf(t, g.Waited != 92*time.Millisecond-4*time.Millisecond, "goroutine 1 waited %v", g.Waited) // its first sample stands for a tick, 1 ms
+	g = x.Goroutines[1]
 	testenv.Same(t, "goroutine 2", fmt.Sprintln(g.Parent, g.CreatedBy, g.CreatedAt, g.Labels, g.Waited, g.Frames[0]), "1 main.main /m/main.go:9 map[a:1] 0s {main.a /home/u/app/main.a.go 4}\n")
 	testenv.Same(t, "the instant", fmt.Sprint(x.At, x.Time.UnixMicro(), x.Busiest), fmt.Sprint(92*time.Millisecond, analyzetest.Start+92_000, false))
 	testenv.Same(t, "in state sleep", instantText(testenv.Must(Find(s, Options{At: at(t, "92ms"), States: []string{"SLEEP"}}))), "1 sleep main.wait; 3 sleep main.wait")

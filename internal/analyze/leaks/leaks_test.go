@@ -231,9 +231,7 @@ func TestTheilSen(t *testing.T) {
 			grows++
 		}
 	}
-	if grows == 0 || grows > 12 { // 2.5 % of 200 are 5
-		t.Errorf("noise grows in %d of 200 trials", grows)
-	}
+	testenv.FailIf(t, grows == 0 || grows > 12, "noise grows in %d of 200 trials", grows) // 2.5 % of 200 are 5
 	step := make([]float64, 100)
 	for i := range step {
 		if i >= 50 {

@@ -258,7 +258,5 @@ func TestApartOfSurvey(t *testing.T) {
 			asks++
 		}
 	}
-	if itself != 2 || asks != 1 { // the request, and the connection on which it waits
-		t.Errorf("%d records ask the program itself, %d others", itself, asks)
-	}
+	testenv.FailIf(t, itself != 2 || asks != 1, "%d records ask the program itself, %d others", itself, asks) // the request, and the connection on which it waits
 }
