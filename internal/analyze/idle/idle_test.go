@@ -231,9 +231,9 @@ func TestIdleOfPart(t *testing.T) {
 
 // add records the goroutines.
 func (c *homeCase) add(r *analyzetest.Recording) {
-	session := uint64(2_000_000)
+	session, step := uint64(2_000_000), uint64(1000)
 	if c.longer {
-		session = 10_000_000
+		session, step = 10_000_000, 3000 // the last sample is at the end
 	}
 	if c.late {
 		r.Add(1, 1000, analyzetest.Running, analyzetest.Place("main.main", 5))
@@ -263,7 +263,7 @@ func (c *homeCase) add(r *analyzetest.Recording) {
 			from = uint64(g) * session / uint64(c.members)
 			to = from + session/10
 		}
-		for at := from + 1000; at <= to; at += 1000 {
+		for at := from + 1000; at <= to; at += step {
 			switch tick := int(at/1000+uint64(7*g)) % 100; {
 			case tick < c.share || c.work == nil && c.also == nil:
 				r.Add(id, at, status|c.bit, rest...)
