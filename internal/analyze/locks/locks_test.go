@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -116,7 +117,7 @@ sync.RWMutex RWMutex in main.write 1*0 0xc000010000 [0]: 1ms (0s by site), 1 of 
 `)
 }
 
-// Locks of one name are told apart by the function that waits for them, if the source does not tell their type.
+// Locks of one name are told apart by the function that waits for them, if the source does not tell their type. One that is embedded has its type.
 func TestLocksOfOneName(t *testing.T) {
 	r := analyzetest.Record(t)
 	for g := range uint64(4) {
@@ -137,11 +138,19 @@ func TestLocksOfOneName(t *testing.T) {
 		}
 		return nil
 	}
+	embedded := func(name string) *source.File { // one of them
+		f := read(name)
+		if f != nil {
+			f.Text = bytes.Replace(f.Text, []byte("(s *Server) get() {\n\ts.mu"), []byte("(s *Server) get() {\n\ts"), 1)
+		}
+		return f
+	}
 	s := r.Close()
 	for _, c := range []struct {
 		read func(string) *source.File
 		want string
 	}{
+		{embedded, "s of a.Server; s.mu"},
 		{nil, "Mutex in a.(*Server).get; Mutex in b.(*Server).put"},
 		{read, "s.mu of a.Server; s.mu of b.Queue"},
 	} {

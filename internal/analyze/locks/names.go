@@ -2,6 +2,7 @@ package locks
 
 import (
 	"fmt"
+	"go/token"
 	"strings"
 
 	"github.com/gotach/profiler/internal/analyze"
@@ -68,11 +69,14 @@ func kindName(kind string) string {
 }
 
 // tellApart gives locks longer names that are different locks of one name: with the type in which they are fields, if the source tells, or else with
-// the function in which goroutines waited most. Locks that are alike keep their name: there may be many.
+// the function in which goroutines waited most. Locks that are alike keep their name: there may be many. One that is embedded always has its type.
 func (l *Sums) tellApart(list []Lock) {
 	named := map[string][]*Lock{}
 	for i := range list {
 		if x := &list[i]; analyze.IsLock(x.Kind) && l.objects[x.key].Symbol == "" {
+			if typ := l.typeOf(x); typ != "" && token.IsIdentifier(x.Name) { // embedded: the name is that of a value of the type
+				x.Name += " of " + typ
+			}
 			named[x.Name] = append(named[x.Name], x)
 		}
 	}
