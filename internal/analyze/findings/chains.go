@@ -10,13 +10,15 @@ import (
 
 // poolWaits are the names of waits for a place in something that has few, and what makes it greater.
 var poolWaits = map[string]string{
-	"a free connection of sql.DB":    "SetMaxOpenConns sets how many there are",
-	"a connection of http.Transport": "MaxConnsPerHost sets how many there are, MaxIdleConnsPerHost how many are kept",
-	"a place in errgroup.Group":      "SetLimit sets how many there are",
-	"a place in semaphore.Weighted":  "NewWeighted sets how many there are",
-	"a token of rate.Limiter":        "NewLimiter, or SetLimit and SetBurst, set how many there are",
-	"a free connection of go-redis":  "PoolSize sets how many there are",
-	"a place for a stream of gRPC":   "the server's MaxConcurrentStreams sets how many there are; more connections have more",
+	"a free connection of sql.DB":         "SetMaxOpenConns sets how many there are",
+	"a connection of http.Transport":      "MaxConnsPerHost sets how many there are, MaxIdleConnsPerHost how many are kept",
+	"a place in errgroup.Group":           "SetLimit sets how many there are",
+	"a place in semaphore.Weighted":       "NewWeighted sets how many there are",
+	"a token of rate.Limiter":             "NewLimiter, or SetLimit and SetBurst, set how many there are",
+	"a free connection of go-redis":       "PoolSize sets how many there are",
+	"a connection of fasthttp.HostClient": "MaxConns sets how many there are",
+	"a worker of ants.Pool":               "NewPool, or Tune, sets how many there are",
+	"a place for a stream of gRPC":        "the server's MaxConcurrentStreams sets how many there are; more connections have more",
 }
 
 // chains returns what kept goroutines waiting at the places at which they waited for others to end, or for a place in a pool: what

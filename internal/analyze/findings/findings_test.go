@@ -171,6 +171,8 @@ func TestPlaces(t *testing.T) {
 		{"connections of database/sql", 4, 200_000, slices.Concat(in("IO wait", library("example.org/driver.(*connector).Connect"), analyzetest.Place("database/sql.(*DB).conn", 1)), handler), "connect main.ask", nil},
 		{"connections of a DSN", 4, 200_000, slices.Concat(in("syscall", analyzetest.Place("database/sql.dsnConnector.Connect", 1)), handler), "connect main.ask", nil},
 		{"connections of a client", 4, 200_000, slices.Concat(in("IO wait", library("example.org/amqp.Dial")), handler), "connect main.ask", nil},
+		{"connections of fasthttp", 3, 4_000_000, in("select", library("github.com/valyala/fasthttp.(*HostClient).AcquireConn")), "pool main.ask", nil},
+		{"workers of ants", 3, 4_000_000, in("sync.Cond.Wait", analyzetest.Place("sync.(*Cond).Wait", 1), library("github.com/panjf2000/ants/v2.(*poolCommon).retrieveWorker")), "pool main.ask", nil},
 		{"limiter", 3, 4_000_000, in("select", library("golang.org/x/time/rate.(*Limiter).wait")), "pool main.ask", nil},
 	} {
 		r := analyzetest.Record(t)

@@ -56,6 +56,10 @@ var knownWaits = []KnownWait{
 	{in: "github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", what: freeOfRedis},
 	{in: "github.com/redis/go-redis/v9/push.(*Processor).ProcessPendingNotifications", what: "a response of Redis"},
 
+	{in: "github.com/valyala/fasthttp.(*HostClient).AcquireConn", what: "a connection of fasthttp.HostClient", itself: true},
+
+	{in: "github.com/panjf2000/ants/v2.(*poolCommon).retrieveWorker", what: "a worker of ants.Pool"},
+
 	{in: "github.com/jackc/pgx/v5/pgconn.(*PgConn).peekMessage", what: "a response of PostgreSQL"},
 
 	{in: "modernc.org/sqlite.busyHandler", what: LockOfSQLite, sleeps: true},
