@@ -407,3 +407,28 @@ func TestTakenOver(t *testing.T) {
 		}
 	}
 }
+
+// A function that a literal calls is a loop for work if it ranges over what it has from elsewhere, by the text, also if each goroutine has a
+// channel of its own. What it has asked for is an answer.
+func TestRangesOfText(t *testing.T) {
+	text := "package main\n\nfunc (h *handler) run() {\n\tfor range h.messages {\n\t}\n\trows := query()\n\tfor range rows {\n\t}\n}\n"
+	for _, c := range []struct {
+		line int32
+		read func(string) *source.File
+		idle bool
+	}{
+		{4, func(string) *source.File { return &source.File{Text: []byte(text)} }, true},
+		{7, func(string) *source.File { return &source.File{Text: []byte(text)} }, false},
+		{4, nil, false},
+	} {
+		r := analyzetest.Record(t)
+		for g := uint64(1); g <= 2; g++ {
+			r.Goroutine(tachyon.Goroutine{ID: g, CreatedBy: "main.main", First: analyzetest.Start, Last: analyzetest.Start + analyzetest.OneSecond})
+			for n := uint64(1); n < 1000; n++ {
+				r.Add(g, n*1000, tachyon.Moved, analyzetest.Wait("chan receive"), tachyon.Frame{File: "main.go", Func: "main.(*handler).run", Line: c.line}, analyzetest.Place("main.start.func1", 3))
+			}
+		}
+		f := testenv.Must(Read(r.Labelled().Source, c.read))
+		testenv.Same(t, fmt.Sprintf("line %d, with text %v: is idle", c.line, c.read != nil), len(f.waits) > 0 && f.Is(firstWait), c.idle)
+	}
+}

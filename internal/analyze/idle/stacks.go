@@ -116,7 +116,7 @@ func (f *Idle) look(stack uint32) idleStack {
 	case home:
 		x.kind = idleHome
 	case deep:
-		x.kind, x.deep = idleHome, true
+		x.kind, x.deep = idleHome, !f.texts.Ranges(&f.src.Frames()[list[restAt].Frame])
 	case restReasons[why] && rest != nil:
 		x.kind = idleRest
 	}

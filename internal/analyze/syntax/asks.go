@@ -106,3 +106,31 @@ func (s *Sources) Repeats(f *tachyon.Frame) (repeats bool) {
 	}
 	return repeats
 }
+
+// Ranges reports whether a frame's line is a loop over what the function has from elsewhere, as over a queue that is a field or a parameter. It
+// does not ask for what it gets.
+func (s *Sources) Ranges(f *tachyon.Frame) (ranges bool) {
+	file := s.File(f)
+	if file == nil {
+		return false
+	}
+	if x := file.Of(f); x != nil {
+		own := map[string]bool{} // its variables so far
+		ast.Inspect(x.Body, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncLit:
+				return false
+			case *ast.AssignStmt:
+				for _, to := range n.Lhs {
+					own[Text(to)] = true
+				}
+			case *ast.RangeStmt:
+				root, _ := split(n.X)
+				_, called := n.X.(*ast.CallExpr)
+				ranges = ranges || file.Line(n.Pos()) == int(f.Line) && !called && !own[root]
+			}
+			return true
+		})
+	}
+	return ranges
+}

@@ -66,3 +66,18 @@ func literal(q *queue) {
 		f.Error()
 	}()
 }
+
+func serve(q *queue, jobs chan job) {
+	for range q.jobs { // ranges
+		for j := range jobs { // ranges
+			q.use(j)
+		}
+	}
+	rows := q.Query()
+	for row := range rows {
+		q.use(row)
+	}
+	for row := range q.Query() {
+		q.use(row)
+	}
+}
