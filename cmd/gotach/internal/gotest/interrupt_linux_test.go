@@ -14,6 +14,7 @@ import (
 // Linux, because go test does not pass interrupts on, and only there its tests are found. The module has a vendor directory.
 func TestInterrupt(t *testing.T) {
 	testenv.Long(t)
+	t.Parallel()
 	dir := filepath.Join(unpack(t, "vendored"), "vendored")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

@@ -156,6 +156,7 @@ func whole(text string) string { return text }
 func TestMixed(t *testing.T) {
 	testenv.Again(t)
 	testenv.Long(t)
+	t.Parallel()
 	dir := unpack(t, "mixed")
 	found, slept := labels(t, compare(t, dir, whole, "-vet=off", "-bench=.", "-benchtime=1x", "./..."), "example.com/mixed/plain.sleep")
 	const plain = "example.com/mixed/plain"
