@@ -30,6 +30,7 @@ func waits(stop chan struct{}) map[string]func() {
 	var written sync.RWMutex
 	var group sync.WaitGroup
 	var pipe [2]int
+	var sleepers atomic.Int64
 	cond := sync.NewCond(new(sync.Mutex))
 	mutex.Lock()
 	written.Lock()
@@ -70,8 +71,9 @@ func waits(stop chan struct{}) map[string]func() {
 			}
 		},
 		"sleep": func() {
+			nap := time.Duration(150+10*sleepers.Add(1)) * time.Millisecond // not all wake up at once
 			for ended := false; !ended; {
-				time.Sleep(time.Second)
+				time.Sleep(nap)
 				select {
 				case <-stop:
 					ended = true
