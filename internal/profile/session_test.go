@@ -129,6 +129,9 @@ func TestReportOfSession(t *testing.T) {
 	callers := testenv.Must(NewCallers(p, ReportOptions{Sort: SortCPU, Top: 12, Ignore: regexp.MustCompile("^crypto/")}, regexp.MustCompile(`^syscall\.`)))
 	fmt.Fprintf(&out, "callers without %d\n%s", callers.NodesCut, treeText(callers.Nodes, " "))
 	testenv.Golden(t, "testdata/report.txt", out.String(), *update)
+	for _, o := range []ReportOptions{{By: "colour"}, {Sort: "size"}} {
+		testenv.Fails(t, fmt.Sprintf("%+v", o), testenv.Err(New(p, o)), "no ")
+	}
 }
 
 // What stands for a stack without the program's own code says what the goroutine does.
