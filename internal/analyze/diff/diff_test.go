@@ -101,30 +101,6 @@ func TestJudgeFamily(t *testing.T) {
 	}
 }
 
-// Halves of one profile can be compared.
-func TestDiffBetween(t *testing.T) {
-	r := analyzetest.Record(t)
-	for i := uint64(1); i <= 200; i++ {
-		name := "main.before"
-		if i > 100 {
-			name = "main.after"
-		}
-		r.Add(1, i*second/10, analyzetest.Running, analyzetest.Place(name, 1))
-	}
-	f := r.Finish(tachyon.Session{})
-	part := func(since, until string) *analyze.Samples {
-		return analyzetest.SamplesOf(t, analyzetest.Selection(t, stream.Selection{}, since, until), f)
-	}
-	first, second := part("", "10s"), part("10s", "")
-	d := diff(t, first, second, Options{})
-	rows := parts(d)
-	testenv.Same(t, "rows and lengths", fmt.Sprint(len(rows), d.Length), "2 [10s 10s]")
-	for _, r := range rows {
-		want := map[string]float64{"main.before": -1, "main.after": 1}[r.Name]
-		testenv.FailIf(t, math.Abs(r.Delta-want) > 0.11 || !r.Significant, "%+v, want %v", r, want)
-	}
-}
-
 // The same function literal has the same name, whichever Go version compiled it.
 func TestClosures(t *testing.T) {
 	for _, c := range []struct{ file, go126, go127, want string }{

@@ -45,14 +45,10 @@ func nearly(t *testing.T, rows map[string]profile.Row, want map[string]time.Dura
 // Four goroutines wait for a lock whose holder reads: all of the time is that of the reading. Then nothing else waits for a second.
 func TestLatencyOfLock(t *testing.T) {
 	r := analyzetest.Record(t)
-	for at := uint64(10_000); at <= 3_000_000; at += 10_000 {
-		for id := uint64(1); id <= 4; id++ {
-			r.Add(id, at, 0, analyzetest.Wait("sync.Mutex.Lock"), analyzetest.Place("sync.(*Mutex).Lock", 1), analyzetest.Place("main.get", 1))
-		}
-		if at <= 2_000_000 {
-			r.Add(5, at, 0, analyzetest.Wait("IO wait"), analyzetest.Place("main.read", 1), analyzetest.Place("main.get", 2))
-		}
+	for id := uint64(1); id <= 4; id++ {
+		r.Every(10_000, 10_000, 3_000_000, id, 0, analyzetest.Wait("sync.Mutex.Lock"), analyzetest.Place("sync.(*Mutex).Lock", 1), analyzetest.Place("main.get", 1))
 	}
+	r.Every(10_000, 10_000, 2_000_000, 5, 0, analyzetest.Wait("IO wait"), analyzetest.Place("main.read", 1), analyzetest.Place("main.get", 2))
 	for id := uint64(1); id <= 5; id++ {
 		r.Goroutine(tachyon.Goroutine{ID: id, FirstWeight: 10_000})
 	}
