@@ -159,8 +159,8 @@ func (x *birthSite) estimate() (all, short float64) {
 // A birthCount is what births say of the requests of some kinds.
 type birthCount struct {
 	kinds [analyze.KindCount]bool // requests that have a goroutine each
-	// unseen is the number of goroutines that have no sample and are of no site where lives are long. The
-	// others are short ones of sites that serve no requests.
+	// unseen is the number of goroutines that have no sample, as far as estimates of sites that serve no requests leave them. The others are
+	// those of such sites that may have more: some lives are short, or it is not HTTP/1, whose connections tell of requests by their stops.
 	unseen, others float64
 	connections    float64 // new connections of HTTP/1 of which each has a goroutine too; 0: few
 	fits           float64 // if samples tell of more requests than began, by what they must be multiplied; else 1
@@ -195,7 +195,7 @@ func (b *births) count(kinds [analyze.KindCount]float64, seen [analyze.KindCount
 		case name == connectionStart && http && all > kinds[analyze.KindHTTP]/3:
 			c.connections = all
 			continue
-		case short > all/10 && site.n > served/20:
+		case (short > all/10 || !http) && site.n > served/20:
 			c.others += all
 		}
 		left -= all

@@ -96,9 +96,10 @@ func TestRequestsAside(t *testing.T) {
 func TestRequestsBirths(t *testing.T) {
 	const each = 20 // goroutines, of which one has samples
 	for _, c := range []struct {
-		others    bool // each call starts a goroutine, which has samples as rarely
+		others    bool   // each call starts a goroutine, which has samples as rarely
+		lasts     uint64 // for so long, in µs
 		low, high int
-	}{{false, 930, 1040}, {true, 30, 2070}} {
+	}{{false, 0, 930, 1040}, {true, 0, 30, 2070}, {true, 15_000, 30, 2070}} {
 		r := analyzetest.Record(t)
 		r.Every(1000, 0, analyzetest.OneSecond, 2, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.main", 3))
 		r.Goroutine(tachyon.Goroutine{ID: 2, Last: analyzetest.OneSecond})
@@ -111,13 +112,13 @@ func TestRequestsBirths(t *testing.T) {
 			r.Goroutine(g)
 			if c.others {
 				id += each
-				r.Add(id, at, analyzetest.Running, analyzetest.Place("main.write", 9))
-				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.(*server).Hello", First: at, FirstWeight: 1000, Last: at})
+				r.Every(1000, at, at+c.lasts, id, analyzetest.Running, analyzetest.Place("main.write", 9))
+				r.Goroutine(tachyon.Goroutine{ID: id, CreatedBy: "main.(*server).Hello", First: at, FirstWeight: 1000, Last: at + c.lasts})
 			}
 		}
 		out := testenv.Must(Find(r.Close(), Options{}))
 		if out.Seen != 49 || out.Low < 50 || out.Low > c.low+50 || out.High < c.high-60 || out.High > c.high+20 || out.Count < out.Low || out.Count > out.High {
-			t.Errorf("others: %t: %+v, want from %d to %d", c.others, out.Number, c.low, c.high)
+			t.Errorf("others: %t, %d µs: %+v, want from %d to %d", c.others, c.lasts, out.Number, c.low, c.high)
 		}
 		testenv.FailIf(t, !c.others && (out.P50 != 0 || out.P50Below != time.Millisecond || out.P99 < 2*time.Millisecond || out.P99 > 4*time.Millisecond), "%+v", out.Lengths)
 		testenv.FailIf(t, c.others && (out.P90 != 0 || out.P90Below < 2*time.Millisecond), "%+v", out.Lengths)
