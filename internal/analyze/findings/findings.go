@@ -2,7 +2,8 @@
 // is, and which command shows more. It computes nothing itself. Each number is one that an analysis of package analyze has, and that
 // a command prints. If nothing is wrong it says nothing.
 //
-// A kind of finding has a file of its own. findings.go has what is common to all and their order; facts.go has what they all look at.
+// A kind of finding has a file of its own. findings.go has what is common to all and their order; facts.go has what they all look at, words.go what their
+// sentences are made of.
 package findings
 
 import (
