@@ -8,6 +8,7 @@ import (
 
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
@@ -179,7 +180,8 @@ func readAll(t *rapid.T, parts []ended, ticks []tick) (samples map[uint64][]stri
 				samples[s.Thread] = append(samples[s.Thread], text)
 			}
 		}
-		p := testenv.Must(profile.FromTachyon(r))
+		src := testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Labels: true}))
+		p := testenv.Must(profile.FromStream(src, profile.Detail{Goroutines: true, Labels: true}))
 		for _, rec := range p.Records {
 			key := fmt.Sprint(rec.Goroutine, rec.State, rec.Labels)
 			for _, id := range rec.Stack {

@@ -28,7 +28,7 @@ func session(t *testing.T, name string) *stream.Source {
 	return source(t, r)
 }
 
-func source(t *testing.T, r *reader.Reader) *stream.Source {
+func source(t testing.TB, r *reader.Reader) *stream.Source {
 	return testenv.Must(stream.New([]stream.File{{Stream: r}}, stream.Options{Labels: true, Creators: true, Objects: true}))
 }
 
@@ -99,13 +99,13 @@ func TestDetail(t *testing.T) {
 
 // oneStack returns samples of one stack. Each differs from the one before in one or two things.
 func oneStack(t *testing.T) *stream.Source {
-	return source(t, open(t, 0, func(w *writer.Writer) {
+	return open(t, 0, func(w *writer.Writer) {
 		testenv.OK(t, w.AddMetadata(tachyon.KindSession, tachyon.Session{Source: "native"}))
 		for i := range uint64(60) {
 			s := tachyon.Sample{Thread: 1 + i%7, Interpreter: uint32(i / 2 % 2), Time: 1000 * (i + 1), Status: []tachyon.Status{on, 0, tachyon.GILRequested}[i/3%3]}
 			testenv.OK(t, w.WriteFrames(&s, []tachyon.Frame{{File: "m.go", Func: "main.main", Line: 9}}))
 		}
-	}))
+	})
 }
 
 // Reports and trees of a real server are what they were when somebody looked at them last.
@@ -244,21 +244,21 @@ const (
 	unit = 1000 // µs, the interval
 )
 
-// open returns a reader of what write wrote.
-func open(t testing.TB, start uint64, write func(w *writer.Writer)) *reader.Reader {
+// open returns a source of what write wrote.
+func open(t testing.TB, start uint64, write func(w *writer.Writer)) *stream.Source {
 	t.Helper()
 	var f testenv.File
 	w := testenv.Must(writer.New(&f, writer.Options{Start: start, Interval: unit}))
 	write(w)
-	return testenv.Finish(t, &f, w, reader.New)
+	return source(t, testenv.Finish(t, &f, w, reader.New))
 }
 
-func TestFromTachyon(t *testing.T) {
+func TestFromStream(t *testing.T) {
 	const start = 1_700_000_000_000_000
 	work := []tachyon.Frame{{File: "w.go", Func: "main.work", Line: 4}, {File: "m.go", Func: "main.main", Line: 9}}
 	wait := []tachyon.Frame{{Func: "[chan receive]"}, {File: "m.go", Func: "main.main", Line: 9}}
 	labels := map[string]string{"k": "v"}
-	r := open(t, start, func(w *writer.Writer) {
+	src := open(t, start, func(w *writer.Writer) {
 		add := func(id uint64, system uint32, at uint64, s tachyon.Status, stack []tachyon.Frame) {
 			t.Helper()
 			testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: id, Interpreter: system, Time: start + at, Status: s}, stack))
@@ -278,7 +278,7 @@ func TestFromTachyon(t *testing.T) {
 		}}}
 		testenv.OK(t, w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}))
 	})
-	p := testenv.Must(FromTachyon(r))
+	p := testenv.Must(FromStream(src, Detail{Goroutines: true, Labels: true}))
 	want := []Record{
 		{Goroutine: 1, State: Running, Stack: []uint32{0, 1}, Count: 3, Wall: 1500 * time.Microsecond, CPU: 1500 * time.Microsecond},
 		{Goroutine: 1, State: Running, Labels: labels, Stack: []uint32{0, 1}, Count: 2, Wall: 2 * ms, CPU: 2 * ms},
@@ -291,12 +291,6 @@ func TestFromTachyon(t *testing.T) {
 	testenv.Same(t, "start", p.Start.UnixMicro(), start)
 	wall, cpu := p.Total()
 	testenv.Same(t, "total and CPU time", fmt.Sprint(wall, cpu), "10.5ms 3.5ms")
-}
-
-// A broken sample region is an error, not half a profile.
-func TestFromTachyonBroken(t *testing.T) {
-	r := testenv.Closes(t, testenv.Must(reader.Open("../../testdata/tachyon/bad/delta_cut.bin")))
-	testenv.Fails(t, "", testenv.Err(FromTachyon(r)), "truncated record")
 }
 
 func TestPackage(t *testing.T) {
@@ -322,14 +316,14 @@ func TestPackage(t *testing.T) {
 
 // Sums of hostile times stop at what there is rather than wrap round.
 func TestHugeTimes(t *testing.T) {
-	r := open(t, 0, func(w *writer.Writer) {
+	src := open(t, 0, func(w *writer.Writer) {
 		for id := range uint64(3) {
 			for _, at := range []uint64{1, tachyon.MaxTime / 2, tachyon.MaxTime} {
 				testenv.OK(t, w.WriteFrames(&tachyon.Sample{Thread: id, Time: at, Status: on}, []tachyon.Frame{{Func: "f"}}))
 			}
 		}
 	})
-	rep := testenv.Must(New(testenv.Must(FromTachyon(r)), ReportOptions{}))
+	rep := testenv.Must(New(testenv.Must(FromStream(src, Detail{})), ReportOptions{}))
 	testenv.FailIf(t, rep.Total != 1<<63-1 || rep.Rows[0].Self != rep.Total || rep.Rows[0].TotalCPU != rep.Total, "total %d, self %d", rep.Total, rep.Rows[0].Self)
 }
 

@@ -20,16 +20,6 @@ type Detail struct {
 	Series bool // records have series
 }
 
-// FromTachyon adds up all samples of a file or another stream, and the time without
-// samples, for each goroutine and its labels. A file may be closed afterwards.
-func FromTachyon(s reader.Stream) (*Profile, error) {
-	src, err := stream.New([]stream.File{{Stream: s}}, stream.Options{Labels: true})
-	if err != nil {
-		return nil, err
-	}
-	return FromStream(src, Detail{Goroutines: true, Labels: true})
-}
-
 // FromStream adds up all samples of a source, and the time without samples. Memory grows with the
 // number of records; see Detail.
 func FromStream(src *stream.Source, d Detail) (*Profile, error) {
