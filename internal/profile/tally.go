@@ -46,7 +46,11 @@ func (t *tally) add(r *Record) {
 		if !r.OfGoroutine() {
 			key.name = name
 		}
-		t.count(t.row(key, Row{Name: name}), r, true)
+		i := t.row(key, Row{Name: name})
+		if row := &t.list[i]; strings.HasPrefix(name, row.Name) {
+			row.Name = name // the first record had no stack
+		}
+		t.count(i, r, true)
 		return
 	case ByState:
 		name := r.State
