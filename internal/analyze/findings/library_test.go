@@ -73,6 +73,34 @@ func TestHolderWrites(t *testing.T) {
 	}
 }
 
+// A pool that is too small is one finding, at whichever lines goroutines wait for it.
+func TestPoolOfTwoLines(t *testing.T) {
+	query := analyzetest.Place("database/sql.(*DB).query", 1700)
+	ask := func(stack ...tachyon.Frame) []tachyon.Frame {
+		return append(append(analyzetest.WaitFor("select", 0), analyzetest.Place("database/sql.(*DB).conn", 1300), query), stack...)
+	}
+	add, total := analyzetest.Place("main.add", 30), analyzetest.Place("main.total", 22)
+	reads := append(analyzetest.WaitFor("IO wait", 0), analyzetest.Place("database/sql.(*DB).queryDC", 1800), query, add)
+	r := analyzetest.Record(t)
+	for tick := range uint64(400) {
+		r.Add(9, tick*10_000, 0, append(analyzetest.WaitFor("select", 0), analyzetest.Place("database/sql.(*DB).connectionOpener", 1200))...)
+		for id := range uint64(5) {
+			stack := ask(add)
+			switch {
+			case tick/10%3 == id:
+				stack = reads
+			case id > 2:
+				stack = ask(total)
+			}
+			r.Add(id+1, tick*10_000, tachyon.Moved, stack...)
+		}
+	}
+	list := foundIn(r, tachyon.Session{Markers: true, GOMAXPROCS: 4})
+	if len(list) != 1 || list[0].Kind != Pool || list[0].Share < 0.75 || !slices.Contains(list[0].Evidence, "others wait for theirs: 7.98s at main.total main.total.go:22") {
+		t.Errorf("%+v", list)
+	}
+}
+
 // Goroutines of a library that leak are told at the line of the program that calls what starts them. Those of the program are told where
 // they wait.
 func TestLeakOfLibrary(t *testing.T) {

@@ -27,6 +27,11 @@ func pools(f *facts) error {
 		return err
 	}
 	nested := f.nested(chains)
+	type pool struct {
+		wait string
+		uses place
+	}
+	told := map[pool]int{} // one pool, wherever goroutines wait for it, if what those do that have one is known
 	for _, s := range f.byWait() {
 		hint := poolWaits[s.wait]
 		if nested[s.place] {
@@ -39,6 +44,13 @@ func pools(f *facts) error {
 			continue
 		}
 		name, uses, at, sure := f.poolHolders(chains[s.place], s.wait)
+		if i, ok := told[pool{s.wait, at}]; ok {
+			x := &f.found[i]
+			x.Cost += f.of(s)
+			x.Share = f.share(x.Cost)
+			x.Evidence = append(x.Evidence, othersWait(s, f.of(s)))
+			continue
+		}
 		x := Finding{Kind: Pool, Cost: f.of(s), Share: f.share(f.of(s)), Sure: sure, Since: f.since(s.series)}
 		what := "pool is too small"
 		if !strings.Contains(s.wait, "connection") {
@@ -48,6 +60,7 @@ func pools(f *facts) error {
 		if uses != "" {
 			x.Text += "; who has one " + uses
 			x.about = append(x.about, at)
+			told[pool{s.wait, at}] = len(f.found)
 		}
 		x.Text += "."
 		x.Evidence = append(x.Evidence, hint)
@@ -81,7 +94,7 @@ func (f *facts) nested(chains map[place][]locks.WaitNode) map[place]bool {
 			if n != nil && !told[other.place] && other.wait == s.wait && len(n.Next) > 0 && placeOfHolder(&n.Next[0].HolderFrame) == s.place && n.Next[0].Time >= n.Time/2 {
 				told[other.place] = true
 				x.Cost += f.of(other)
-				x.Evidence = append(x.Evidence, fmt.Sprintf("others wait for theirs: %s at %s", profile.DurationText(f.of(other)), other.place.text()))
+				x.Evidence = append(x.Evidence, othersWait(other, f.of(other)))
 			}
 		}
 		x.Share = f.share(x.Cost)
@@ -91,6 +104,11 @@ func (f *facts) nested(chains map[place][]locks.WaitNode) map[place]bool {
 		f.add(x, s.place)
 	}
 	return told
+}
+
+// othersWait says where others wait for a connection of the same pool.
+func othersWait(s *spot, waited time.Duration) string {
+	return fmt.Sprintf("others wait for theirs: %s at %s", profile.DurationText(waited), s.place.text())
 }
 
 // byWait returns the spots with a known wait, those of one wait at one line as one.

@@ -69,7 +69,7 @@ func waits(f *facts) error {
 	order := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
 		return cmp.Or(cmp.Compare(sums[b], sums[a]), byKey(a, b))
 	})
-	var disk *Finding // one cause, wherever requests wait for it
+	disk := -1 // the number of the finding: one cause, wherever goroutines wait for it
 	some := time.Duration(workingAverage * float64(f.length))
 	onDisk := float64(synced) >= syncedShare*float64(f.length)
 	for _, k := range order {
@@ -78,9 +78,9 @@ func waits(f *facts) error {
 		switch {
 		case f.byRequests() && (!f.worth(waited, peerShare) || working < some):
 		case onDisk && (f.byRequests() || many && k.state != "select" && f.worth(waited, syncWaitShare)):
-			if disk != nil {
-				if len(disk.Evidence) < 5 {
-					disk.Evidence = append(disk.Evidence, fmt.Sprintf("in [%s] at %s: %s", k.state, k.place.text(), f.part(waited)))
+			if disk >= 0 {
+				if x := &f.found[disk]; len(x.Evidence) < 5 {
+					x.Evidence = append(x.Evidence, fmt.Sprintf("in [%s] at %s: %s", k.state, k.place.text(), f.part(waited)))
 				}
 				continue
 			}
@@ -90,8 +90,8 @@ func waits(f *facts) error {
 			x.Evidence = []string{opWords[opSync].hint}
 			x.Command = "waits " + quoted(funcFlag(k.function)) + " %s"
 			x.about = []place{syncer}
+			disk = len(f.found)
 			f.add(x, k.place)
-			disk = &f.found[len(f.found)-1]
 		case f.byRequests() && f.slow(waited, k.place, k.state) && !f.stays(waited), many && k.state == waitCond && f.worth(waited, waitingShare),
 			many && f.worth(waited, answerShare) && working >= some && !f.onCores(f.used+f.noCore) && (asks[k] || k.state == waitGroup):
 			meanwhile := ""
