@@ -3,20 +3,18 @@
 //
 // # Files
 //
-//   - report.go: profiles and surveys, groups of records
 //   - surveyed.go: what a survey knows of its records, for package findings
-//   - ran.go: who had the cores while goroutines waited for one
-//   - groups.go: groups of goroutines, asked sample by sample
+//   - all.go: all samples one by one, and what is known of them after one reading
+//   - report.go: profiles and surveys
 //   - latency.go: shares of the time on the wall clock
+//   - ran.go: who had the cores while goroutines waited for one
+//   - groups.go: groups of records, and of goroutines
 //   - apart.go: what is set apart, as idle time is: leaks, the program's own clients, and what serves profiles
 package report
 
 import (
-	"fmt"
 	"iter"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
@@ -68,61 +66,6 @@ func (o Options) Stream() stream.Options {
 func NewProfile(src *stream.Source, o Options) (*profile.Profile, error) {
 	p, _, err := newProfile(src, src.Samples(), o, nil)
 	return p, err
-}
-
-// All is the profile of all samples of a source, also of those that are idle or set apart. It knows which are.
-type All struct {
-	Profile *profile.Profile
-	o       Options
-	src     *stream.Source
-	idle    *idle.Idle // nil: nothing is
-	apart   *apart     // nil: nothing is
-	places  *apart     // the number of places; it knows nothing else
-}
-
-// ReadAll adds up the samples of a source. It also calls each with every sample, with its key, and with the number of the place where it is:
-// 0 if it is not a goroutine's.
-func ReadAll(src *stream.Source, o Options, each func(s *stream.Sample, key idle.Key, place uint32)) (*All, error) {
-	o = Options{Idle: true, Apart: true, Source: o.Source}
-	a := &All{src: src, o: o, places: &apart{src: src}}
-	tell := func(s *stream.Sample, key idle.Key) {
-		if s.NotSeen || s.Interpreter != tachyon.User {
-			each(s, key, 0)
-			return
-		}
-		each(s, key, a.places.placeOf(s.Stack)+1)
-	}
-	var err error
-	if src.Metadata().Session == nil {
-		a.Profile, a.idle, err = newProfile(src, src.Samples(), o, tell)
-	} else {
-		a.Profile, a.idle, a.apart, err = withApart(src, src.Samples(), o, tell)
-	}
-	return a, err
-}
-
-// Kind tells, given the key of a sample and its place, whether the sample is idle time, whether its goroutine waits at one place in
-// the whole session, and whether it is set apart.
-func (a *All) Kind(key idle.Key, place uint32) (idle, rests, apart bool) {
-	if a.idle != nil {
-		idle, rests = a.idle.Is(key), a.idle.Rests(key)
-	}
-	return idle, rests, a.apart != nil && !idle && !rests && place > 0 && a.apart.of(a.places.places.List[place-1]) != NotApart
-}
-
-// Latency calls each with every sample that has a part of the latency, weighed with it.
-func (a *All) Latency(each func(*stream.Sample, idle.Key)) error {
-	samples, err := weighted(a.src, a.src.Samples(), Options{Weight: "latency", Source: a.o.Source}, a.idle, a.apart)
-	if err != nil {
-		return err
-	}
-	for s, err := range samples {
-		if err != nil {
-			return err
-		}
-		each(s, idle.NotIdle)
-	}
-	return nil
 }
 
 // A Survey is what one reading of the samples tells about a session.
@@ -417,99 +360,4 @@ func onCPU(samples iter.Seq2[*stream.Sample, error]) iter.Seq2[*stream.Sample, e
 			}
 		}
 	}
-}
-
-// grouped returns the function that names the group of a sample, nil if there are no groups. Time of no goroutine has
-// the name "", if it is not known by its process.
-func grouped(src *stream.Source, by string) (func(*stream.Sample) string, error) {
-	group, err := groupOfGoroutine(src, by)
-	if group == nil || err != nil {
-		return nil, err
-	}
-	key, isLabel := strings.CutPrefix(by, ByLabel)
-	session := src.Metadata().Session != nil
-	return func(s *stream.Sample) string {
-		if !s.NotSeen && !(session && s.Interpreter == tachyon.Process) {
-			return group(s)
-		}
-		if isLabel {
-			name, _ := src.Label(nil, key)
-			return name
-		}
-		return ""
-	}, nil
-}
-
-// groupOfGoroutine is grouped for samples of goroutines.
-func groupOfGoroutine(src *stream.Source, by string) (func(*stream.Sample) string, error) {
-	key, isLabel := strings.CutPrefix(by, ByLabel)
-	switch {
-	case by == "":
-		return nil, nil
-	case isLabel:
-		return func(s *stream.Sample) string {
-			if value, ok := src.Label(s.Labels, key); ok {
-				return value
-			}
-			return "[no label " + key + "]"
-		}, nil
-	case by == ByObject:
-		names, err := objectNames(src)
-		return func(s *stream.Sample) string {
-			if f := leafOf(src, s.Stack); analyze.Waits(s.Status) && f.File == "" && f.Line > 0 {
-				if name, ok := names[f.Line]; ok {
-					return name
-				}
-				return "object " + strconv.Itoa(int(f.Line))
-			}
-			return "[" + src.State(s.Status, s.Stack) + "]"
-		}, err
-	case by == ByPeer:
-		peers, err := src.Peers()
-		return func(s *stream.Sample) string {
-			if analyze.Waits(s.Status) {
-				if name, ok := peers[stream.ObjectOf(leafOf(src, s.Stack))]; ok {
-					return name
-				}
-			}
-			return "[" + src.State(s.Status, s.Stack) + "]"
-		}, err
-	case by == ByEntry:
-		return NewGroups(src).Of, nil
-	}
-	return nil, fmt.Errorf("no groups by %q", by)
-}
-
-// leafOf returns the innermost frame of a stack. Stack 0 has an empty one.
-func leafOf(src *stream.Source, stack uint32) *tachyon.Frame {
-	if stack == 0 {
-		return &tachyon.Frame{}
-	}
-	return &src.Frames()[src.Stacks()[stack].Frame]
-}
-
-// objectNames returns the names of objects by number.
-func objectNames(src *stream.Source) (map[int32]string, error) {
-	list, err := src.Objects()
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[int32]string, len(list))
-	for n, o := range list {
-		name := o.Kind
-		switch {
-		case o.Name != "":
-			name += " " + o.Name
-		case o.Symbol != "" && o.Offset > 0:
-			name += fmt.Sprintf(" %s+%d", o.Symbol, o.Offset)
-		case o.Symbol != "":
-			name += " " + o.Symbol
-		case o.Addr != 0:
-			name += fmt.Sprintf(" %#x", o.Addr)
-		case len(o.Members) > 0:
-			name += fmt.Sprintf(" of %d channels", len(o.Members))
-		}
-		names[n] = fmt.Sprintf("%s (object %d)", name, n)
-	}
-	return names, nil
 }
