@@ -45,6 +45,15 @@ func IsPeer(name, want string) bool {
 	return want != "" && (want == at || want == own || want == host || accepted && want == from)
 }
 
+// Accepted returns the address at which the program has accepted a connection, given its name, and whether it has.
+func Accepted(name string) (at string, accepted bool) {
+	if strings.HasPrefix(name, "file ") {
+		return "", false
+	}
+	at, _, accepted = strings.Cut(name, " from ")
+	return at, accepted
+}
+
 // PeerText returns a name as it stands in a sentence: an address without "tcp", a file without "file".
 func PeerText(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "tcp "), "file ")

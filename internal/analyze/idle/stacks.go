@@ -129,7 +129,8 @@ func (f *Idle) accepted(leaf *tachyon.Frame) bool {
 	if f.peers == nil {
 		f.peers, _ = f.src.Peers() // none if they cannot be read
 	}
-	return strings.Contains(f.peers[stream.ObjectOf(leaf)], " from ")
+	_, accepted := stream.Accepted(f.peers[stream.ObjectOf(leaf)])
+	return accepted
 }
 
 // site returns the first stack that is equal apart from the object that the goroutine waits for.

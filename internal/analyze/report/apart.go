@@ -85,13 +85,14 @@ func newApart(src *stream.Source, p *profile.Profile, idles *idle.Idle, growth *
 func (a *apart) servers() {
 	accepts := map[string]bool{}
 	for _, name := range a.peers {
-		if at, _, accepted := strings.Cut(name, " from "); accepted {
+		if at, accepted := stream.Accepted(name); accepted {
 			accepts[at[strings.LastIndexByte(at, ':')+1:]] = true // a port, or all of a path
 		}
 	}
 	a.mine = map[string]bool{}
 	for _, name := range a.peers {
-		if accepts[name[strings.LastIndexByte(name, ':')+1:]] && !strings.Contains(name, " from ") && (strings.HasPrefix(name, "unix ") || isLoopback(name)) {
+		_, accepted := stream.Accepted(name)
+		if accepts[name[strings.LastIndexByte(name, ':')+1:]] && !accepted && (strings.HasPrefix(name, "unix ") || isLoopback(name)) {
 			a.mine[name] = true // the listener may have that name too
 		}
 	}

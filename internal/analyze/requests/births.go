@@ -160,10 +160,11 @@ func (x *birthSite) estimate() (all, short float64) {
 type birthCount struct {
 	kinds [analyze.KindCount]bool // requests that have a goroutine each
 	// unseen is the number of goroutines that have no sample, as far as estimates of sites that serve no requests leave them. The others are
-	// those of such sites that may have more: some lives are short, or it is not HTTP/1, whose connections tell of requests by their stops.
-	unseen, others float64
-	connections    float64 // new connections of HTTP/1 of which each has a goroutine too; 0: few
-	fits           float64 // if samples tell of more requests than began, by what they must be multiplied; else 1
+	// those of such sites, which may have more of them; short are the others of sites where some lives are short.
+	unseen, others, short float64
+	http                  bool    // requests of HTTP/1 have a goroutine each; how often connections stop tells of them too
+	connections           float64 // new connections of HTTP/1 of which each has a goroutine too; 0: few
+	fits                  float64 // if samples tell of more requests than began, by what they must be multiplied; else 1
 }
 
 // count returns what births say, given the number of requests of each kind as far as samples tell.
@@ -176,7 +177,7 @@ func (b *births) count(kinds [analyze.KindCount]float64, seen [analyze.KindCount
 		served += n
 	}
 	reads := b.sites[analyze.BackgroundRead]
-	http := reads != nil && 3*reads.n > seen[analyze.KindHTTP]
+	c.http = reads != nil && 3*reads.n > seen[analyze.KindHTTP]
 	for name, site := range b.sites {
 		all, short := site.estimate()
 		most, kind := 0, 0
@@ -186,17 +187,19 @@ func (b *births) count(kinds [analyze.KindCount]float64, seen [analyze.KindCount
 			}
 		}
 		switch {
-		case name == analyze.BackgroundRead && http:
+		case name == analyze.BackgroundRead && c.http:
 			c.kinds[analyze.KindHTTP] = true
 			continue
 		case most > 0 && 10*site.n >= 9*most && name != connectionStart:
 			c.kinds[kind] = true // its births are its requests
 			continue
-		case name == connectionStart && http && all > kinds[analyze.KindHTTP]/3:
+		case name == connectionStart && c.http && all > kinds[analyze.KindHTTP]/3:
 			c.connections = all
 			continue
-		case (short > all/10 || !http) && site.n > served/20:
-			c.others += all
+		case site.n > served/20:
+			if c.others += all; short > all/10 {
+				c.short += all
+			}
 		}
 		left -= all
 	}
@@ -269,9 +272,13 @@ func (b *births) counts(all, more [analyze.KindCount]float64, seen [analyze.Kind
 			point = max(estimated, estimated+(c.unseen+c.connections-estimated)/2)
 			high = max(high, point)
 		}
-		known := counted == 1 && c.others == 0
+		others := c.others
+		if k == analyze.KindHTTP && c.http {
+			others = c.short
+		}
+		known := counted == 1 && others == 0
 		if !known { // who has the unseen ones is not known
-			point = max(low, estimated+c.unseen*all[k]/(sum+c.others))
+			point = max(low, estimated+c.unseen*all[k]/(sum+others))
 		}
 		// Births that are no requests leave the goroutines of connections without enough stops.
 		if k == analyze.KindHTTP && c.connections == 0 && b.stops > 0 && !b.stopsAtLeast {

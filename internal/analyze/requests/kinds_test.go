@@ -98,8 +98,9 @@ func TestRequestsBirths(t *testing.T) {
 	for _, c := range []struct {
 		others    bool   // each call starts a goroutine, which has samples as rarely
 		lasts     uint64 // for so long, in µs
+		scraped   bool   // there is a connection of HTTP/1 beside, whose request has no sample
 		low, high int
-	}{{false, 0, 930, 1040}, {true, 0, 30, 2070}, {true, 15_000, 30, 2070}} {
+	}{{false, 0, false, 930, 1040}, {true, 0, false, 30, 2070}, {true, 15_000, false, 30, 2070}, {true, 15_000, true, 30, 2070}} {
 		r := analyzetest.Record(t)
 		r.Every(1000, 0, analyzetest.OneSecond, 2, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.main", 3))
 		r.Goroutine(tachyon.Goroutine{ID: 2, Last: analyzetest.OneSecond})
@@ -110,6 +111,10 @@ func TestRequestsBirths(t *testing.T) {
 			g := tachyon.Goroutine{ID: id, CreatedBy: "google.golang.org/grpc.(*Server).serveStreams", First: at, FirstWeight: 1000, Last: at + 2000*(i%2)}
 			r.Every(1000, at, g.Last, g.ID, analyzetest.Running, append([]tachyon.Frame{analyzetest.Place("main.(*server).Hello", 4)}, throughRPC...)...)
 			r.Goroutine(g)
+			if c.scraped && i == 25 {
+				r.Add(id-1, at, 0, analyzetest.Wait("IO wait"), analyzetest.Place("net/http.(*connReader).backgroundRead", 9))
+				r.Goroutine(tachyon.Goroutine{ID: id - 1, CreatedBy: analyze.BackgroundRead, First: at, FirstWeight: 1000, Last: at})
+			}
 			if c.others {
 				id += each
 				r.Every(1000, at, at+c.lasts, id, analyzetest.Running, analyzetest.Place("main.write", 9))
@@ -118,7 +123,7 @@ func TestRequestsBirths(t *testing.T) {
 		}
 		out := testenv.Must(Find(r.Close(), Options{}))
 		if out.Seen != 49 || out.Low < 50 || out.Low > c.low+50 || out.High < c.high-60 || out.High > c.high+20 || out.Count < out.Low || out.Count > out.High {
-			t.Errorf("others: %t, %d µs: %+v, want from %d to %d", c.others, c.lasts, out.Number, c.low, c.high)
+			t.Errorf("others: %t, %d µs, scraped: %t: %+v, want from %d to %d", c.others, c.lasts, c.scraped, out.Number, c.low, c.high)
 		}
 		testenv.FailIf(t, !c.others && (out.P50 != 0 || out.P50Below != time.Millisecond || out.P99 < 2*time.Millisecond || out.P99 > 4*time.Millisecond), "%+v", out.Lengths)
 		testenv.FailIf(t, c.others && (out.P90 != 0 || out.P90Below < 2*time.Millisecond), "%+v", out.Lengths)

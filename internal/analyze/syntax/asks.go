@@ -8,14 +8,10 @@ import (
 )
 
 // Asks reports whether a frame's line waits for the answer to what its function has asked for: for what a call has given in the same pass, so
-// that each wait is for another one, as in f := log.Apply(entry); f.Error(), or done := make(chan int); <-done. What is given
-// once, before a loop that waits, is a queue or the like.
+// that each wait is for another one, as in f := log.Apply(entry); f.Error(), in log.Apply(entry).Error(), or in done := make(chan int); <-done. What is
+// given once, before a loop that waits, is a queue or the like, and so may be what a call without arguments gives, as in s.queue().Next().
 func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
-	file := s.File(f)
-	if file == nil {
-		return false
-	}
-	x := file.Of(f)
+	file, x := s.function(f)
 	if x == nil {
 		return false
 	}
@@ -73,8 +69,8 @@ func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
 			asks = asks || n.Op == token.ARROW && file.Line(n.Pos()) == int(f.Line) && receives(n)
 		case *ast.CallExpr:
 			if m, ok := n.Fun.(*ast.SelectorExpr); ok && file.Line(m.Sel.Pos()) == int(f.Line) && m.Sel.Name != "Done" { // that of a context
-				_, chained := m.X.(*ast.CallExpr)
-				asks = asks || chained || of(m.X)
+				call, chained := m.X.(*ast.CallExpr)
+				asks = asks || chained && len(call.Args) > 0 || of(m.X)
 			}
 		}
 		around = append(around, n)
@@ -85,11 +81,7 @@ func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
 
 // Repeats reports whether a frame's line is in a loop of its function.
 func (s *Sources) Repeats(f *tachyon.Frame) (repeats bool) {
-	file := s.File(f)
-	if file == nil {
-		return false
-	}
-	if x := file.Of(f); x != nil {
+	if file, x := s.function(f); x != nil {
 		ast.Inspect(x.Body, func(n ast.Node) bool {
 			var body *ast.BlockStmt
 			switch n := n.(type) {
@@ -110,11 +102,7 @@ func (s *Sources) Repeats(f *tachyon.Frame) (repeats bool) {
 // Ranges reports whether a frame's line is a loop over what the function has from elsewhere, as over a queue that is a field or a parameter. It
 // does not ask for what it gets.
 func (s *Sources) Ranges(f *tachyon.Frame) (ranges bool) {
-	file := s.File(f)
-	if file == nil {
-		return false
-	}
-	if x := file.Of(f); x != nil {
+	if file, x := s.function(f); x != nil {
 		own := map[string]bool{} // its variables so far
 		ast.Inspect(x.Body, func(n ast.Node) bool {
 			switch n := n.(type) {

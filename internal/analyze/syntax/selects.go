@@ -11,11 +11,7 @@ import (
 // has a case that sends, and none whose value is used: what it receives beside are signals, such as that the program ends. One that may
 // have nothing to send, because its channel is sometimes nil, is none.
 func (s *Sources) Offers(f *tachyon.Frame) ast.Expr {
-	file := s.File(f)
-	if file == nil {
-		return nil
-	}
-	x := file.Of(f)
+	file, x := s.function(f)
 	if x == nil {
 		return nil
 	}
@@ -88,11 +84,7 @@ const (
 // ForTime returns for which time the receive or select on a frame's line waits. Beside it a select may only wait for the end of all: of a
 // context, or for a signal after which the function returns. One that returns when the time comes, and waits for such a signal, waits for that.
 func (s *Sources) ForTime(f *tachyon.Frame) (t Time) {
-	file := s.File(f)
-	if file == nil {
-		return NoTime
-	}
-	x := file.Of(f)
+	file, x := s.function(f)
 	if x == nil {
 		return NoTime
 	}

@@ -68,6 +68,15 @@ func (s *Sources) File(of *tachyon.Frame) *File {
 	return f
 }
 
+// function returns the function that a frame is in, with its file, nil if the text is not here.
+func (s *Sources) function(f *tachyon.Frame) (*File, *Func) {
+	file := s.File(f)
+	if file == nil {
+		return nil, nil
+	}
+	return file, file.Of(f)
+}
+
 func (s *Sources) parse(name string) *File {
 	if !strings.HasSuffix(name, ".go") || s.left <= 0 || s.read == nil {
 		return nil

@@ -62,8 +62,8 @@ func Start(importPath string) {
 	}
 	r := &recording{about: f}
 	r.write("package %q\n", importPath)
-	// What go test prints must stay as it is, so warnings are dropped, and the error is recorded.
 	before := runtime.NumGoroutine()
+	// What go test prints must stay as it is, so warnings are dropped, and the error is recorded.
 	oneFile := func(c *session.Config) error { c.OneFile = path + ".tach"; return nil }
 	r.session, err = profiler.Open(oneFile, profiler.Budget(budget), profiler.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 	if err != nil {

@@ -13,6 +13,7 @@ func each(q *queue) {
 		}
 	}
 	q.Apply(entry).Error() // asks
+	q.Messages().Next()
 }
 
 func answer(q *queue) int {
