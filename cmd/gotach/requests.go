@@ -34,11 +34,11 @@ each handler, if there are several. Handlers that look at the program itself, su
 A request that is shorter than the time between two samples has mostly no sample. Each request
 starts a goroutine, in net/http, HTTP/2 and gRPC, and the runtime numbers goroutines: so the
 requests without a sample are counted too, if no others start goroutines that are so short. With
-gRPC and jobs of a queue no others may start goroutines at all. Else their number is between two,
-or there is only a least one. The percentiles are those of all requests. < before a time is a
-limit: the time between two samples, or where the number is not known within a tenth, what the
-percentile would be with the least number. How many requests a second are slow is known however
-rare samples are.
+HTTP/2, gRPC and jobs of a queue no others may start goroutines at all. Else their number is
+between two, or there is only a least one. The percentiles are those of all requests. < before a
+time is a limit: the time between two samples, or where the number is not known within a tenth,
+what the percentile would be with the least number. How many requests a second are slow is known
+however rare samples are.
 
 Percentiles are estimated from all requests together, and are more exact than the length of
 one. If 1 % of the requests take much longer than all others, the 99th percentile lies between

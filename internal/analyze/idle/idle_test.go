@@ -393,6 +393,7 @@ func TestTakenOver(t *testing.T) {
 		{"the next message", "waitRead", "tcp :8080 from 127.0.0.1", nil, true},
 		{"a body", "waitRead", "tcp :8080 from 127.0.0.1", []tachyon.Frame{analyzetest.Place("net/http.(*body).readLocked", 2)}, false},
 		{"an answer", "waitRead", "tcp 127.0.0.1:6379", nil, false},
+		{"a file", "waitRead", "file /data/news from 10.2.3.4", nil, false},
 		{"a client that does not read", "waitWrite", "tcp :8080 from 127.0.0.1", nil, false},
 	} {
 		r := analyzetest.Record(t)
