@@ -84,17 +84,11 @@ func (st *stacks) beginAt(f runtime.Frame, pc uintptr) begin {
 
 // at returns the frames at the instruction at pc, the innermost first. There are several if it
 // belongs to an inlined call.
-func (st *stacks) at(pc uintptr) (out []runtime.Frame) {
+func (st *stacks) at(pc uintptr) []runtime.Frame {
 	if runtime.FuncForPC(pc) == nil {
 		return nil
 	}
-	frames := runtime.CallersFrames(st.table.Expand(nil, pc+1)) // as a return address
-	for more := true; more; {
-		var f runtime.Frame
-		f, more = frames.Next()
-		out = append(out, f)
-	}
-	return out
+	return st.frames(pc + 1) // as a return address
 }
 
 // maxWrapper bounds the length in bytes of the code of a wrapper.

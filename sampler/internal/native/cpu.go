@@ -28,7 +28,6 @@ type threads struct {
 	made    uint64             // numbers of timers that threads have or have had
 	most    uint64             // of these
 	free    []uint64           // of these, those that no thread has
-	refused error              // of the latest timer that could not be made
 	paid    int64              // CPU time that visits stand for, ns
 	without int64              // of this, that of threads without a timer
 	off     bool               // no timers: before begin, so in Start's checks, and after stopAll
@@ -91,33 +90,31 @@ func (ts *threads) hit(tid uint64) *thread {
 	t.ran = true
 	if !t.timed && !t.tried && !ts.off {
 		t.tried = true
-		ts.refused = ts.start(t, tid)
+		ts.start(t, tid)
 	}
 	return t
 }
 
-// start makes a thread's timer.
-func (ts *threads) start(t *thread, tid uint64) error {
+// start makes a thread's timer, unless there are too many or the kernel refuses.
+func (ts *threads) start(t *thread, tid uint64) {
 	n := ts.made
 	if last := len(ts.free) - 1; last >= 0 {
 		n, ts.free = ts.free[last], ts.free[:last]
 	} else if n == ts.most {
-		return unix.EAGAIN
+		return
 	} else {
 		ts.made++
 	}
 	ev := sigevent{value: ts.s.cpuTag | n, signal: int32(ts.s.signal), notify: sigevThreadID, tid: int32(tid)}
 	if _, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, uintptr(cost.ThreadClock(tid)), uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.timer))); e != 0 {
 		ts.free = append(ts.free, n)
-		return e
+		return
 	}
 	t.timed, t.number = true, n
 	spec := [4]uint64{1: timerEvery, 3: 1 + mem.Cycles()%timerFirst}
 	if _, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0); e != 0 {
 		ts.stop(t)
-		return e
 	}
-	return nil
 }
 
 // stop deletes a thread's timer, if it has one.

@@ -64,14 +64,16 @@ func TestTimers(t *testing.T) {
 	var list [3]*thread
 	for i := range list {
 		list[i] = new(thread)
-		testenv.Prints(t, fmt.Sprint("timer ", i), fmt.Sprint(i < 2, i < 2), ts.start(list[i], tid) == nil, list[i].timed)
+		ts.start(list[i], tid)
+		testenv.Same(t, fmt.Sprint("timer ", i), list[i].timed, i < 2)
 	}
 	ts.stop(list[0])
-	testenv.Prints(t, "a timer in the place of one that has ended", "<nil> 0", ts.start(list[2], tid), list[2].number)
+	ts.start(list[2], tid)
+	testenv.Prints(t, "a timer in the place of one that has ended", "true 0", list[2].timed, list[2].number)
 	ts.stop(list[1])
 	ts.stop(list[2])
-	err := ts.start(list[0], 1<<22+1)
-	testenv.Prints(t, "a timer on a thread that does not exist; numbers left", "true false 2", err != nil, list[0].timed, len(ts.free))
+	ts.start(list[0], 1<<22+1)
+	testenv.Prints(t, "a timer on a thread that does not exist; numbers left", "false 2", list[0].timed, len(ts.free))
 }
 
 // TestOwe has a goroutine with a sample at 10 ms that is owed CPU time. Its samples up to 20 ms begin with that.

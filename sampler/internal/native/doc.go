@@ -145,7 +145,7 @@
 //   - losses.go checks before each pass that signal and system calls still work
 //   - standstill.go: deadlocks of the program
 //   - native.go: Source and Start
-//   - refuse.go, refuse_amd64.go, refuse_arm64.go, race_off.go, race_on.go: programs in which Start does not try
+//   - refuse.go, race_off.go, race_on.go: programs in which Start does not try
 //
 // The drain, one ordinary goroutine:
 //

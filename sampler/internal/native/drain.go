@@ -426,15 +426,8 @@ func (d *drain) creation(gopc uint64) creation {
 		return c
 	}
 	if runtime.FuncForPC(uintptr(gopc)) != nil {
-		frames := runtime.CallersFrames(d.stacks.table.Expand(nil, uintptr(gopc)))
-		for more := true; more; {
-			var f runtime.Frame
-			f, more = frames.Next()
-			c.by = f.Function
-			if c.at == "" {
-				c.at = place(f.File, f.Line)
-			}
-		}
+		frames := d.stacks.frames(uintptr(gopc))
+		c.by, c.at = frames[len(frames)-1].Function, place(frames[0].File, frames[0].Line)
 	}
 	d.created[gopc] = c
 	return c

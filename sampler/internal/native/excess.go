@@ -6,8 +6,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/gotach/profiler/internal/mem"
 )
 
 // How long ago a goroutine changed that a look finds changed, if ticks are late.
@@ -54,13 +52,9 @@ func stall(s *shared) {
 	}
 	s.watch--
 	before := s.used
-	s.used = 0
-	if mem.Syscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)), 0, 0, 0, 0) != 0 {
-		return
-	}
-	s.used = s.cpuTime[0]*1e9 + s.cpuTime[1]
+	s.used = cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime)))
 	between := s.now - s.before
-	if before == 0 || s.late <= stallPeriods*s.period || s.late >= between {
+	if before == 0 || s.used == 0 || s.late <= stallPeriods*s.period || s.late >= between {
 		return
 	}
 	ran := min(s.late, s.used-before)

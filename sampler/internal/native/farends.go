@@ -25,7 +25,6 @@ const (
 
 // descriptors has the open files that goroutines have waited for.
 type descriptors struct {
-	s         *shared
 	known     map[uint64]descriptor // by the address of the pollDesc
 	named     map[farEnd]*source.Object
 	listening map[uint16]bool // ports on which the program has accepted connections
@@ -39,8 +38,8 @@ type descriptor struct {
 	lost bool // it was closed before the kernel was asked
 }
 
-func newDescriptors(s *shared) *descriptors {
-	return &descriptors{s: s, known: map[uint64]descriptor{}, named: map[farEnd]*source.Object{}}
+func newDescriptors() *descriptors {
+	return &descriptors{known: map[uint64]descriptor{}, named: map[farEnd]*source.Object{}}
 }
 
 // waitsFor notes what a record's goroutine waits for. s is the stack of the record. waitsFor returns

@@ -300,7 +300,7 @@ func TestPortOfDatagrams(t *testing.T) {
 			continue // somebody has this port of TCP
 		}
 		defer c.Close()
-		seq, ends := uint64(7), newDescriptors(nil)
+		seq, ends := uint64(7), newDescriptors()
 		var got farEnd
 		ask := func(fd uintptr) { got, _ = ends.ask(uintptr(unsafe.Pointer(&seq)), seq, int(fd)) }
 		testenv.OK(t, testenv.Must(packets.SyscallConn()).Control(ask))

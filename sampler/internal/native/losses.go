@@ -31,22 +31,30 @@ func (n *Source) losses() error {
 	if lost {
 		n.giveUp()
 	}
-	switch e := unix.Errno(n.s.refused); e {
-	case 0, unix.ESRCH, unix.EAGAIN: // the thread ended; there was no memory for it
-	default:
-		return fmt.Errorf("rt_tgsigqueueinfo: %w: running goroutines cannot be sampled", e)
+	if err := n.refusal(); err != nil {
+		return fmt.Errorf("%w: running goroutines cannot be sampled", err)
 	}
 	if n.s.unable != 0 {
 		return fmt.Errorf("futex: %w", unix.Errno(n.s.unable))
 	}
-	switch e := unix.Errno(n.s.unlisted); e {
-	case unix.EPERM, unix.ENOSYS, unix.EACCES:
-		return fmt.Errorf("process_vm_readv: %w: new goroutines cannot be sampled", e)
+	err = n.drain.unread
+	if err == nil {
+		err = fmt.Errorf("process_vm_readv: %w", unix.Errno(n.s.unlisted))
 	}
-	if err := n.drain.unread; errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EACCES) {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w: new goroutines cannot be sampled", err)
 	}
 	return nil
+}
+
+// refusal returns why signals cannot be sent to running goroutines, nil if they can.
+func (n *Source) refusal() error {
+	switch e := unix.Errno(n.s.refused); e {
+	case 0, unix.ESRCH, unix.EAGAIN: // the thread ended; there was no memory for it
+		return nil
+	default:
+		return fmt.Errorf("rt_tgsigqueueinfo: %w", e)
+	}
 }
 
 // giveUp frees the slots of signals that have no answer. The kernel may have dropped them, and

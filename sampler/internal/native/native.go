@@ -131,8 +131,6 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 		if err := n.verifyOffsets(l); err != nil {
 			return err
 		}
-	}
-	if proven.l != l {
 		proven.polls, proven.noPoll = n.findPoll(l)
 	}
 	if n.noPoll = proven.noPoll; n.noPoll != nil {
@@ -211,7 +209,7 @@ func (n *Source) newDrain(l *goruntime.Layout, cfg source.Config, out source.Out
 		threads: newThreads(n.s),
 		estates: make(map[uint64]*estate),
 		image:   n.image,
-		ends:    newDescriptors(n.s),
+		ends:    newDescriptors(),
 		labels:  &labelSets{s: n.s, sets: make(map[uintptr]labelSet)},
 		system:  make(map[uint64]systemKind),
 		created: make(map[uint64]creation),

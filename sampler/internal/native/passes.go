@@ -34,7 +34,7 @@ func (n *Source) loop(up chan struct{}) {
 		if ran = now; !n.rest(idle, standstill.soon) {
 			return
 		}
-		if err := n.losses(); err != nil && !n.mute {
+		if err := n.losses(); err != nil {
 			n.mute = true
 			n.s.quiet = 1
 			n.drain.threads.stopAll()

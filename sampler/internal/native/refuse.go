@@ -36,7 +36,7 @@ func instrumented() bool {
 		pc := entry(f)
 		of := runtime.FuncForPC(pc)
 		for ; runtime.FuncForPC(pc) == of; pc += goruntime.PCQuantum {
-			if g := runtime.FuncForPC(callTarget(pc)); g != nil && strings.HasPrefix(g.Name(), "sync/atomic.") {
+			if g := runtime.FuncForPC(goruntime.CallAt(pc)); g != nil && strings.HasPrefix(g.Name(), "sync/atomic.") {
 				return true
 			}
 		}

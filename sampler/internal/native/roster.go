@@ -32,7 +32,6 @@ type roster struct {
 	leftAlive   uint64            // of these, entries whose goroutine was alive when it was read
 	ptr         uintptr           // allgs as last read
 	cap         uint64
-	known       bool   // ptr and cap were read twice
 	at          uint64 // ns on the handler's clock: the last refresh that read all of allgs
 	chunks      []mem.Mapping
 }
@@ -50,7 +49,7 @@ func (r *roster) refresh() error {
 	// times give the same pointer and the same capacity, the two belong together.
 	ptr, n, c := r.allgs.Header()
 	if ptr != r.ptr || c != r.cap {
-		r.ptr, r.cap, r.known = ptr, c, false
+		r.ptr, r.cap = ptr, c
 		if have > 0 {
 			return nil // at the next refresh
 		}
@@ -59,7 +58,6 @@ func (r *roster) refresh() error {
 			return fmt.Errorf("the list of goroutines changes too fast")
 		}
 	}
-	r.known = true
 	if n > c || n < have {
 		return nil
 	}

@@ -127,8 +127,8 @@ func (n *Source) verify(l *goruntime.Layout) error {
 	if !n.ticker.leave() {
 		return fmt.Errorf("the thread of the ticks got no core for %v", stopLimit)
 	}
-	if n.s.refused != 0 {
-		return fmt.Errorf("rt_tgsigqueueinfo: %w", unix.Errno(n.s.refused))
+	if err := n.refusal(); err != nil {
+		return err
 	}
 	d.pass()
 	return nil
@@ -151,19 +151,17 @@ func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
 		if check.waited && check.saw {
 			return nil
 		}
-		switch unix.Errno(n.s.refused) {
-		case 0, unix.ESRCH, unix.EAGAIN:
-			if try < fewTries || n.patience.Over("") == nil {
-				continue
-			}
+		refused := n.refusal()
+		if refused == nil && (try < fewTries || n.patience.Over("") == nil) {
+			continue
 		}
 		switch s := n.s; {
 		case s.ticks == 0:
 			return errors.New("the timer's signal does not arrive")
 		case s.unable != 0:
 			return fmt.Errorf("futex: %w", unix.Errno(s.unable))
-		case s.refused != 0:
-			return fmt.Errorf("rt_tgsigqueueinfo: %w", unix.Errno(s.refused))
+		case refused != nil:
+			return refused
 		case check.err != nil:
 			return check.err
 		case !check.waited:
