@@ -51,6 +51,19 @@ func (c *Code) Find(l *Offsets, pc uintptr) (f, entry uintptr) {
 	return f, entry
 }
 
+// InlineTree returns where the tree of calls begins that are inlined into the function whose runtime._func is at f, in bytes from the module's gofunc, and the
+// table of values that has indices in it. ok is false if there are none.
+func (c *Code) InlineTree(l *Offsets, f uintptr) (tree uintptr, indices uint32, ok bool) {
+	const pcdataInlTree, funcdataInlTree = 2, 3 // abi.PCDATA_InlTreeIndex, abi.FUNCDATA_InlTree
+	tables, n := f+l.FuncNFuncData+1, uintptr(mem.Load32(f+l.FuncNPCData))
+	at := tables + (n+funcdataInlTree)*4
+	if n <= pcdataInlTree || mem.Load8(f+l.FuncNFuncData) <= funcdataInlTree || at+4 > c.pclntab.Hi {
+		return 0, 0, false
+	}
+	off := mem.Load32(at)
+	return uintptr(off), mem.Load32(tables + pcdataInlTree*4), off != ^uint32(0)
+}
+
 // Value looks up pc in one of the tables of values by address (runtime.pcvalue). entry is the
 // entry of pc's function. The handler calls Value too.
 //

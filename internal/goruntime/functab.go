@@ -37,10 +37,7 @@ type module struct {
 
 const (
 	pclntabMagic = 0xfffffff1 // since Go 1.20
-
-	pcdataInlTree   = 2 // abi.PCDATA_InlTreeIndex
-	funcdataInlTree = 3 // abi.FUNCDATA_InlTree
-	inlCallSize     = 16
+	inlCallSize  = 16
 )
 
 // FindFuncTable finds the moduledata of the runtime's first module. It searches the program's
@@ -204,26 +201,16 @@ func (t *FuncTable) Expand(pcs []uintptr, pc uintptr) []uintptr {
 	if pc == entry { // a function that has not begun
 		call = pc
 	}
-	npcdata := mem.Load32(f + t.L.FuncNPCData)
-	tables := f + t.L.FuncNFuncData + 1
-	tree := tables + uintptr(npcdata)*4 + funcdataInlTree*4
-	if npcdata <= pcdataInlTree || mem.Load8(f+t.L.FuncNFuncData) <= funcdataInlTree || tree+4 > m.pclntab.Hi {
+	tree, indices, ok := m.InlineTree(&t.L.Offsets, f)
+	if !ok || m.gofunc == 0 {
 		return pcs
 	}
-	off := mem.Load32(tree)
-	if off == ^uint32(0) {
-		return pcs
-	}
-	if m.gofunc == 0 {
-		return pcs
-	}
-	tree = m.gofunc + uintptr(off)
 	for range 256 {
-		i, ok := m.Value(mem.Load32(tables+pcdataInlTree*4), entry, call)
+		i, ok := m.Value(indices, entry, call)
 		if !ok || i < 0 {
 			break
 		}
-		call = entry + uintptr(uint32(mem.ReadWord(tree+uintptr(i)*inlCallSize+t.L.InlParentPC))) // mem.ReadWord: the tree's length is not known
+		call = entry + uintptr(uint32(mem.ReadWord(m.gofunc+tree+uintptr(i)*inlCallSize+t.L.InlParentPC))) // mem.ReadWord: the tree's length is not known
 		pcs = append(pcs, call+1)
 	}
 	return pcs

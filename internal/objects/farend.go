@@ -1,22 +1,21 @@
 package objects
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Connection names a connection with the local address at and the peer's address to, which are "" if there is none. For one to a port in listening, it
-// names the port and the peer without its port, which differs with each connection. port is the local one.
-func Connection(network, at, to string, port uint16, listening map[uint16]bool) string {
+// Connection names a connection with the local address at and the peer's address to, which are "" if there is none. Of one that was accepted, it
+// names the local port and the peer without its port, which differs with each connection.
+func Connection(network, at, to string, accepted bool) string {
 	switch {
 	case to == "" && at == "":
 		return network // a pair of Unix sockets
 	case to == "": // of Unix sockets only the one that is dialed has a name
 		return network + " " + at + " from a client"
-	case network == "tcp" && listening[port]:
-		return network + " :" + strconv.Itoa(int(port)) + " from " + to[:strings.LastIndexByte(to, ':')]
+	case network == "tcp" && accepted:
+		return network + " " + at[strings.LastIndexByte(at, ':'):] + " from " + to[:strings.LastIndexByte(to, ':')]
 	}
 	return network + " " + to
 }

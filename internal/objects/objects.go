@@ -76,16 +76,17 @@ type Host struct {
 // A List has the objects of a program.
 type List struct {
 	host    Host
-	Numbers int32              // given so far
-	known   map[uint64]*object // objects with a number, by address; the latest at each
-	choices map[choice]*Object // sets of channels with a number
-	seen    []candidate        // by hash of the address
-	total   int64              // of collections, at the last turn
-	Cycle   uint64             // differs before and after a collection; 0: there was one since the last turn
-	Now     time.Duration      // of the last turn
-	places  int                // for objects that are not eager
-	place   time.Duration      // when there is a further one
-	matured time.Duration      // when the candidates were last looked through
+	Numbers int32                 // given so far
+	known   map[uint64]*object    // objects with a number, by address; the latest at each
+	choices map[choice]*Object    // sets of channels with a number
+	named   map[[2]string]*Object // things with a number, by kind and name
+	seen    []candidate           // by hash of the address
+	total   int64                 // of collections, at the last turn
+	Cycle   uint64                // differs before and after a collection; 0: there was one since the last turn
+	Now     time.Duration         // of the last turn
+	places  int                   // for objects that are not eager
+	place   time.Duration         // when there is a further one
+	matured time.Duration         // when the candidates were last looked through
 }
 
 // choice has the numbers of a select's channels, ascending, and 0 after them.
@@ -145,7 +146,7 @@ type candidate struct {
 
 // New returns an empty list.
 func New(host Host) *List {
-	return &List{host: host, known: make(map[uint64]*object), choices: make(map[choice]*Object)}
+	return &List{host: host, known: make(map[uint64]*object), choices: make(map[choice]*Object), named: make(map[[2]string]*Object)}
 }
 
 // Turn is called before the goroutines that were seen at some ticks, the last of which was at a time. collections is the number of
@@ -224,16 +225,20 @@ func Kind(kind string, rwMutex bool) string {
 	return kind
 }
 
-// Named gives a number to something with a name of which others exist already. It returns nil if there is no number left.
-func (o *List) Named(kind, name string, others int) *Object {
-	if o.Numbers == maxNumber || others >= maxEager && o.places == 0 {
-		return nil
+// Named returns the object that has a kind and a name. The first ones get a number at once, later ones need a place. It returns nil if there is none
+// left, or if the kind is "".
+func (o *List) Named(kind, name string) *Object {
+	key := [2]string{kind, name}
+	x, eager := o.named[key], len(o.named) < maxEager
+	if x != nil || kind == "" || o.Numbers == maxNumber || !eager && o.places == 0 {
+		return x
 	}
-	if others >= maxEager {
+	if !eager {
 		o.places--
 	}
-	x := o.add(Object{Object: tachyon.Object{Kind: kind, Name: name}})
-	return &x
+	added := o.add(Object{Object: tachyon.Object{Kind: kind, Name: name}})
+	o.named[key] = &added
+	return &added
 }
 
 // see notes that a goroutine waits for the object at an address. It returns the object if that has a

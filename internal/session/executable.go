@@ -53,6 +53,9 @@ type elfSection struct {
 
 const noBits = 8 // the kind of a section without bytes in the file (SHT_NOBITS)
 
+// BuildID returns GNU's build ID of an executable in hex, else Go's own, "" if it has none.
+func BuildID(r io.ReaderAt) string { return readELF(r).buildID }
+
 // readELF reads the build ID and the bounds of .text. A field stays zero if its data are
 // missing, damaged or larger than the limits above.
 func readELF(r io.ReaderAt) (e executable) {

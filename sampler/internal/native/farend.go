@@ -19,7 +19,7 @@ import (
 type farEnd struct{ kind, name string }
 
 // describeDescriptor says what a file descriptor is. Its kind is "" if that is not known, as that of a connection which is not
-// made yet. listening is that of objects.Connection. port is the local one, 0 if there is none.
+// made yet. listening has the ports on which connections are accepted. port is the local one, 0 if there is none.
 func describeDescriptor(fd int, listening map[uint16]bool) (end farEnd, port uint16) {
 	local, e := socketName(unix.SYS_GETSOCKNAME, fd)
 	if e == unix.ENOTSOCK {
@@ -47,7 +47,7 @@ func describeDescriptor(fd int, listening map[uint16]bool) (end farEnd, port uin
 		return farEnd{}, 0
 	}
 	_, to, _ := socketAddress(peer, kind)
-	return farEnd{tachyon.ObjectConnection, objects.Connection(network, at, to, port, listening)}, port
+	return farEnd{tachyon.ObjectConnection, objects.Connection(network, at, to, listening[port])}, port
 }
 
 // accepts reports whether a descriptor is a socket that accepts connections.

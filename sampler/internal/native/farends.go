@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/mem"
-	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -26,8 +25,7 @@ const (
 // descriptors has the open files that goroutines have waited for.
 type descriptors struct {
 	known     map[uint64]descriptor // by the address of the pollDesc
-	named     map[farEnd]*source.Object
-	listening map[uint16]bool // ports on which the program has accepted connections
+	listening map[uint16]bool       // ports on which the program has accepted connections
 }
 
 // descriptor is one use of a pollDesc. PollFDSeq has some 19 bits and wraps around, so after surelySame the kernel is asked again.
@@ -38,9 +36,7 @@ type descriptor struct {
 	lost bool // it was closed before the kernel was asked
 }
 
-func newDescriptors() *descriptors {
-	return &descriptors{known: map[uint64]descriptor{}, named: map[farEnd]*source.Object{}}
-}
+func newDescriptors() *descriptors { return &descriptors{known: map[uint64]descriptor{}} }
 
 // waitsFor notes what a record's goroutine waits for. s is the stack of the record. waitsFor returns
 // the stack with the number of the object, connection or file, or s if there is none.
@@ -78,17 +74,10 @@ func (d *drain) pollsFor(r record, s *stack) *stack {
 	}
 	c.saw = d.objects.Now
 	ends.known[p] = c
-	if c.end.kind == "" {
-		return s
+	if x := d.objects.Named(c.end.kind, c.end.name); x != nil {
+		return d.stacks.numbered(s, x)
 	}
-	x := ends.named[c.end]
-	if x == nil {
-		if x = d.objects.Named(c.end.kind, c.end.name, len(ends.named)); x == nil {
-			return s
-		}
-		ends.named[c.end] = x
-	}
-	return d.stacks.numbered(s, x)
+	return s
 }
 
 // ask asks the kernel what a descriptor is. It returns false if the descriptor is no longer the one whose use had the count

@@ -96,7 +96,7 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 		for _, pc := range c.pcs {
 			r.key = le.AppendUint64(r.key, pc)
 		}
-		h.stack = r.stack(func() []Frame { return append(first, r.program.funcs.frames(c.pcs)...) })
+		h.stack = r.stackAt(func() []Frame { return append(first, r.program.funcs.frames(c.pcs)...) }).ids
 	}
 	switch k := h.k; {
 	case k == nil && c.root == "runtime.goexit":

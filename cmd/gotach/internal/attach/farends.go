@@ -36,13 +36,12 @@ type farEnds struct {
 	pages   map[uint64]bool // that have pollDescs: the runtime never unmaps them
 	guesses int
 	known   map[uint64]*descriptor // by the address of the pollDesc
-	named   map[[2]string]*objects.Object
 	pending map[uint64]*descriptor // sockets that have no name yet, by inode
 	next    time.Duration          // when the kernel's tables may be read again
 }
 
 func newFarEnds() *farEnds {
-	return &farEnds{pages: map[uint64]bool{}, known: map[uint64]*descriptor{}, named: map[[2]string]*objects.Object{}, pending: map[uint64]*descriptor{}}
+	return &farEnds{pages: map[uint64]bool{}, known: map[uint64]*descriptor{}, pending: map[uint64]*descriptor{}}
 }
 
 // use is one use of a pollDesc.
@@ -148,21 +147,6 @@ func (r *recorder) wants(d *descriptor) {
 	}
 }
 
-// farEnd returns the object that a goroutine in [IO wait] waits for, nil if it is not known.
-func (r *recorder) farEnd(d *descriptor) *objects.Object {
-	if d.kind == "" {
-		return nil
-	}
-	key := [2]string{d.kind, d.name}
-	x := r.ends.named[key]
-	if x == nil {
-		if x = r.objects.Named(d.kind, d.name, len(r.ends.named)); x != nil {
-			r.ends.named[key] = x
-		}
-	}
-	return x
-}
-
 // inodeOf returns the inode of a socket, given the link of its descriptor, 0 if it is none.
 func inodeOf(link string) (inode uint64) {
 	if strings.HasPrefix(link, "socket:[") {
@@ -186,7 +170,6 @@ const (
 type socket struct {
 	inode            uint64
 	network, at, to  string
-	port             uint16
 	end              string // the port or the path
 	listens, unnamed bool   // unnamed: it is not connected, or its address is not known
 	accepted         bool   // another one listens there: the kernel takes no such port for a connection that is dialed
@@ -199,40 +182,41 @@ func (r *recorder) nameSockets() {
 		return
 	}
 	begin := monotonic()
-	found := map[uint64]socket{}
 	for _, table := range [...]string{"tcp", "tcp6", "udp", "udp6", "unix"} {
-		if len(found) == len(e.pending) {
+		if len(e.pending) == 0 {
 			break // reading takes time although few sockets exist
 		}
-		if f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", r.PID, table)); err == nil {
-			readTable(table, f, e.pending, found)
-			_ = f.Close()
+		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", r.PID, table))
+		if err != nil {
+			continue // it has no IPv6
 		}
-	}
-	for inode, d := range e.pending {
-		s, ok := found[inode]
-		if !ok || s.unnamed {
-			continue
+		for inode, s := range readTable(table, f, e.pending) {
+			switch d := e.pending[inode]; {
+			case d == nil || s.unnamed:
+			case s.listens:
+				d.kind, d.name = tachyon.ObjectListener, s.network+" "+s.at
+			default:
+				d.kind, d.name = tachyon.ObjectConnection, objects.Connection(s.network, s.at, s.to, s.accepted)
+			}
+			delete(e.pending, inode)
 		}
-		if d.kind, d.name = tachyon.ObjectConnection, objects.Connection(s.network, s.at, s.to, s.port, map[uint16]bool{s.port: s.accepted}); s.listens {
-			d.kind, d.name = tachyon.ObjectListener, s.network+" "+s.at
-		}
+		_ = f.Close()
 	}
 	clear(e.pending)
 	e.next = r.now + max(tableEvery, tableShare*(monotonic()-begin))
 }
 
-// readTable adds the sockets of a table with wanted inodes to those found. An inode that has different rows is not known: the path of a Unix socket may have
+// readTable returns the sockets of a table with wanted inodes, by inode. An inode that has different rows is not known: the path of a Unix socket may have
 // line ends, and so make rows.
-func readTable(table string, from io.Reader, want map[uint64]*descriptor, found map[uint64]socket) {
+func readTable(table string, from io.Reader, want map[uint64]*descriptor) map[uint64]socket {
 	lines := bufio.NewScanner(io.LimitReader(from, maxSockets))
 	lines.Buffer(make([]byte, 0, 4096), 4096)
 	parse := inetRow
 	if table == "unix" {
 		parse = unixRow
 	}
+	found := map[uint64]socket{}
 	listening := map[string]bool{} // ends at which sockets listen
-	var mine []uint64
 	previous := uint64(0)
 	for title := true; lines.Scan(); title = false {
 		s, ok := parse(table, lines.Text())
@@ -246,24 +230,22 @@ func readTable(table string, from io.Reader, want map[uint64]*descriptor, found 
 		if s.listens {
 			listening[s.end] = true
 		}
-		if _, wanted := want[s.inode]; s.inode == 0 || !wanted {
+		if _, wanted := want[s.inode]; !wanted {
 			continue
 		}
 		if other, again := found[s.inode]; again && other != s {
 			s.unnamed = true
 		}
 		found[s.inode] = s
-		mine = append(mine, s.inode)
 	}
-	for _, inode := range mine {
-		s := found[inode]
+	for inode, s := range found {
 		s.accepted = listening[s.end]
 		if table == "unix" && !s.accepted { // the program may have dialed
 			s.unnamed = true
 		}
 		found[inode] = s
 	}
-	delete(found, 0)
+	return found
 }
 
 // States of sockets in the tables.
@@ -286,7 +268,7 @@ func inetRow(table, line string) (s socket, ok bool) {
 		return s, false
 	}
 	s.network = strings.TrimSuffix(table, "6")
-	s.at, s.to, s.port, s.end = inetName(at), inetName(to), at.Port(), strconv.Itoa(int(at.Port()))
+	s.at, s.to, s.end = inetName(at), inetName(to), strconv.Itoa(int(at.Port()))
 	s.listens = state == listen || s.network == "udp" && state == closed // anyone may send to it
 	far := to.Addr()
 	if s.listens {

@@ -170,12 +170,6 @@ func (m *module) line(l *goruntime.Layout, f []byte, entry, pc uintptr) (file st
 	return file, line
 }
 
-// Numbers of tables in runtime._func.
-const (
-	pcdataInlTree   = 2
-	funcdataInlTree = 3
-)
-
 func (t *functions) find(pc uint64) *place {
 	p, l := &place{}, t.layout
 	call := uintptr(pc)
@@ -196,14 +190,7 @@ func (t *functions) find(pc uint64) *place {
 	} else if !p.top {
 		p.ok = false
 	}
-	tables, data := int(le.Uint32(f[l.FuncNPCData:])), int(f[l.FuncNFuncData])
-	first := int(l.FuncNFuncData) + 1
-	var tree uint64
-	if end := first + (tables+funcdataInlTree+1)*4; tables > pcdataInlTree && data > funcdataInlTree && end <= len(f) && m.gofunc != 0 {
-		if off := le.Uint32(f[end-4:]); off != ^uint32(0) {
-			tree = m.gofunc + uint64(off)
-		}
-	}
+	tree, indices, ok := m.code.InlineTree(&l.Offsets, at)
 	size, nameAt, kindAt := uint64(16), 4, 0
 	if t.minor < 20 {
 		size, nameAt, kindAt = 20, 12, 2
@@ -211,11 +198,9 @@ func (t *functions) find(pc uint64) *place {
 	for range 256 {
 		file, line := m.line(l, f, entry, call)
 		var inlined []byte
-		if tree != 0 {
-			if i, ok := m.code.Value(le.Uint32(f[first+pcdataInlTree*4:]), entry, call); ok && i >= 0 {
-				if b, err := t.mem.bytes(tree+uint64(i)*size, size); err == nil {
-					inlined = b
-				}
+		if i, in := m.code.Value(indices, entry, call); ok && m.gofunc != 0 && in && i >= 0 {
+			if b, err := t.mem.bytes(m.gofunc+uint64(tree)+uint64(i)*size, size); err == nil {
+				inlined = b
 			}
 		}
 		if inlined == nil {

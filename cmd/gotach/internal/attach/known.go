@@ -111,9 +111,9 @@ func (r *recorder) relabel(g uint64, k *known, h *head) {
 	}
 }
 
-// emit adds a sample of a goroutine, after those of what it is owed.
+// emit adds a sample of a goroutine, unless it has one of this tick.
 func (r *recorder) emit(k *known, status tachyon.Status) {
-	if r.repay(k); k.last < r.now || !k.sampled {
+	if k.last < r.now || !k.sampled {
 		r.add(k, status, r.now, k.stack)
 	}
 }
@@ -178,14 +178,12 @@ func (r *recorder) rests(i int) {
 	}
 	if k.file != nil && k.object == nil {
 		r.wants(k.file)
-		k.stack = r.numbered(k, r.farEnd(k.file)) // it may have a name since
+		k.stack = r.numbered(k, r.objects.Named(k.file.kind, k.file.name)) // it may have a name since
 	}
 	if r.all { // else later, when it has run again: a sample of what it did before the rest would say that it does so after it
 		r.repay(k)
 	}
-	if k.last < r.now || !k.sampled {
-		r.add(k, k.status, r.now, k.stack)
-	}
+	r.emit(k, k.status)
 	every := min(max(r.now-k.since, firstBeat), lastBeat)
 	k.beat = r.now + every - every*time.Duration(i/block%phases)/(4*phases)
 }

@@ -100,7 +100,7 @@ func (r *recorder) waitsFor(k *known, w *walk, s *stack) []uint32 {
 	k.plain, k.objects, k.file, k.numbers = s, w.objects, w.file, r.objects.Numbers
 	switch {
 	case k.file != nil:
-		return r.numbered(k, r.farEnd(k.file))
+		return r.numbered(k, r.objects.Named(k.file.kind, k.file.name))
 	case len(w.objects) == 0:
 		return r.numbered(k, nil)
 	}

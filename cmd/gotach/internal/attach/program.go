@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/session"
 )
 
 //go:generate go run ../../../../internal/goruntime/gen -older -o older_gen.go go1.25.3 go1.24.13 go1.23.12 go1.22.12 go1.21.13 go1.20.14 go1.19.13
@@ -34,7 +34,7 @@ type program struct {
 	path   string   // of the executable or library, as the kernel says it
 	file   string   // where it can be read
 	inC    bool     // it is a library in a program of C: goroutine 1 has ended, and its runtime.g may be another one's
-	build  string   // the linker's build ID, or ""
+	build  string   // its build ID
 }
 
 // errNotGo says that a process runs something else.
@@ -50,7 +50,7 @@ func (m *memory) load(file *os.File, name string, base, entry uint64) (*program,
 	if err != nil {
 		return nil, errNotGo
 	}
-	p := &program{path: name, file: file.Name(), bias: base}
+	p := &program{path: name, file: file.Name(), bias: base, build: session.BuildID(file)}
 	if base == 0 {
 		p.bias = entry - f.Entry
 	}
@@ -76,11 +76,6 @@ func (m *memory) load(file *os.File, name string, base, entry uint64) (*program,
 	if table == nil {
 		return nil, errNotGo
 	}
-	if s := f.Section(".note.go.buildid"); s != nil {
-		if b, err := m.bytes(s.Addr+p.bias, min(s.Size, maxBuildID)); err == nil && len(b) > 16 {
-			p.build = strings.TrimRight(string(b[16:]), "\x00")
-		}
-	}
 	p.funcs = functions{mem: m, layout: p.layout, minor: p.minor, cache: map[uint64]*place{}}
 	variables, err := m.findModule(p, data, table.Addr+p.bias)
 	if err != nil {
@@ -103,8 +98,8 @@ func entryOf(auxv []byte) uint64 {
 // A span is a part of memory.
 type span struct{ lo, hi uint64 }
 
-// Bounds of what is read of a program: of its variables and its build ID, in bytes.
-const maxVariables, maxBuildID = 256 << 20, 4096
+// maxVariables bounds what is read of a program's variables, in bytes.
+const maxVariables = 256 << 20
 
 // maxProcs is the most Ps that a program is taken to have.
 const maxProcs = 1 << 12
@@ -151,7 +146,7 @@ func (m *memory) search(parts []span, size int, each func(at uint64, b []byte) b
 
 // findLists finds runtime.allgs and what may be runtime.allp. runtime.allgs is the slice whose first element is goroutine 1, which the runtime makes first. While the collector
 // marks there is a second slice of the same array (work.stackRoots), whose capacity is only its length. So of all slices that
-// are found, allgs is the one that has the largest capacity when they are looked at again. pid 0: the memory does not change.
+// are found, allgs is the one that has the largest capacity when they are looked at again. If two have, the collector is not done.
 func (m *memory) findLists(p *program, variables []span) error {
 	l := p.layout
 	var found []uint64
@@ -166,29 +161,24 @@ func (m *memory) findLists(p *program, variables []span) error {
 	}); err != nil {
 		return err
 	}
-	for tries := 0; tries < 100 && len(found) > 0; tries++ {
-		var best, most uint64
-		same := false
-		for _, at := range found {
-			b, err := m.bytes(at, 24)
-			if err != nil {
-				return err
-			}
-			switch c := le.Uint64(b[16:]); {
-			case !m.areGoroutines(b, p):
-			case c > most:
-				best, most, same = at, c, false
-			case c == most:
-				same = true
-			}
+	most, same := uint64(0), false
+	for _, at := range found {
+		b, err := m.bytes(at, 24)
+		if err != nil {
+			return err
 		}
-		if still := m.pid == 0; best != 0 && (!same || still) { // in a core both have the same goroutines
-			p.allgs = best
-			return nil
+		switch c := le.Uint64(b[16:]); {
+		case !m.areGoroutines(b, p):
+		case c > most:
+			p.allgs, most, same = at, c, false
+		case c == most:
+			same = true
 		}
-		time.Sleep(time.Millisecond) // until the collector is done
 	}
-	return errEarly
+	if p.allgs == 0 || same && m.pid != 0 { // in a core both have the same goroutines
+		return errEarly
+	}
+	return nil
 }
 
 // areGoroutines reports whether three words are a slice of goroutines, the first of which has the number 1 unless it has ended. It looks at some.

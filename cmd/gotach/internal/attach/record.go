@@ -249,8 +249,7 @@ func (r *recorder) look(i int, b []byte) {
 	}
 	scanned := r.scanned(&h)
 	h.status = h.plain()
-	begins := !k.live
-	if begins {
+	if !k.live {
 		r.begin(k, &h)
 	}
 	if h.labels != k.labels {

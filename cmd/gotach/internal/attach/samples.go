@@ -37,14 +37,13 @@ func (r *recorder) ranAt(k *known) []uint32 {
 // running returns the stack of a goroutine that runs: only its outermost function is known.
 func (r *recorder) running(start uint64) []uint32 {
 	r.key = le.AppendUint64(append(r.key[:0], "running"...), start)
-	return r.stack(func() []Frame {
+	return r.stackAt(func() []Frame {
 		frames := []Frame{{Func: tachyon.FuncNotRead}}
-		p := r.program.funcs.at(start)
-		if p.ok && len(p.frames) > 0 {
+		if p := r.program.funcs.at(start); len(p.frames) > 0 {
 			frames = append(frames, p.frames[len(p.frames)-1])
 		}
 		return frames
-	})
+	}).ids
 }
 
 // stackOf returns the stack of a goroutine that does not run, and its status.
@@ -78,9 +77,6 @@ func (r *recorder) stackOf(w *walk) (s *stack, status tachyon.Status) {
 	})
 	return s, status
 }
-
-// stack returns the ids of a stack's frames. The key is r.key.
-func (r *recorder) stack(frames func() []Frame) []uint32 { return r.stackAt(frames).ids }
 
 // stackAt returns a stack. The key is r.key.
 func (r *recorder) stackAt(frames func() []Frame) *stack {

@@ -28,8 +28,15 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	s := &tachyon.Session{
 		Program: r.Name, GoVersion: info.GoVersion, GOOS: "linux", GOARCH: runtime.GOARCH, GOMAXPROCS: r.procs, CPUs: r.cpus,
 		BuildID: r.program.build, Executable: r.program.path, PID: r.PID,
-		Start: r.start.Round(0).UTC(), Duration: r.now - part, Source: sourceName, SourceReason: r.note(),
+		Start: r.start.Round(0).UTC(), Duration: r.now - part, Source: sourceName, SourceReason: sourceNote,
 		Rate: max(int(time.Second/r.o.Interval), 1), Budget: r.o.Budget, Markers: true,
+	}
+	switch {
+	case r.perf == nil:
+	case r.perf.inKernel:
+		s.SourceReason = perfNote
+	default:
+		s.SourceReason = kernelNote
 	}
 	s.Host, _ = os.Hostname()
 	session.Module(s, info)
@@ -57,17 +64,6 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 		s.Host, s.Duration, s.Rate, s.RateReached, s.TicksAsked, s.Cost = "", 0, 0, 0, 0, 0
 	}
 	return s
-}
-
-// note says how it is known what runs.
-func (r *recorder) note() string {
-	switch {
-	case r.perf == nil:
-		return sourceNote
-	case r.perf.inKernel:
-		return perfNote
-	}
-	return kernelNote
 }
 
 // clock returns the time of one of the kernel's clocks, 0 if it does not exist.
