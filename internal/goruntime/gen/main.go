@@ -251,7 +251,6 @@ func writeOlder(b *bytes.Buffer, list []*layout) {
 			row(f.name, "%d", "uintptr", func(l *layout) any { return max(0, l.offsets[i]) })
 		}
 	}
-	row("Durable", "%#x", "uint64", func(l *layout) any { return l.durable })
 	row("System", "%#x", "uint64", func(l *layout) any { return l.system })
 	row("Semaphores", "%v", "bool", func(l *layout) any { return l.semaphores })
 	b.WriteString("switch version {\n")

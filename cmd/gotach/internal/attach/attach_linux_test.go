@@ -234,7 +234,11 @@ func TestCore(t *testing.T) {
 					t.Errorf("no goroutine in burn, %d moved", moved)
 				}
 			}
-			testenv.Fails(t, "another executable", testenv.Err(OpenCore(path, os.Args[0])), "another build")
+			other := filepath.Join(t.TempDir(), "other")
+			testenv.OK(t, os.WriteFile(other, testenv.Must(os.ReadFile(os.Args[0])), 0o600))
+			testenv.Fails(t, "another executable", testenv.Err(OpenCore(path, other)), "another build")
+			opened := testenv.Must(exec.Command("ls", "-l", fmt.Sprintf("/proc/%d/fd", os.Getpid())).Output())
+			testenv.FailIf(t, strings.Contains(string(opened), other), "it stays open:\n%s", opened)
 			testenv.Fails(t, "no core", testenv.Err(OpenCore(program, "")), "no core file")
 		})
 	}

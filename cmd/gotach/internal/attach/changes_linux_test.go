@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -203,33 +202,33 @@ func TestBoundedTables(t *testing.T) {
 
 // The list of goroutines of a process that lies gets shorter, or has addresses at the end of memory.
 func TestHostileRoster(t *testing.T) {
-	const list, array = 0x1000, 0x2000
-	var gs []uint64
-	p := &Process{program: &program{allgs: list}}
-	p.from = func(b []byte, from []unix.RemoteIovec) (int, error) {
-		var all []byte
-		switch from[0].Base {
-		case list:
-			for _, v := range []uint64{array, uint64(len(gs)), uint64(len(gs))} {
-				all = le.AppendUint64(all, v)
-			}
-		case array:
-			for _, g := range gs {
-				all = le.AppendUint64(all, g)
-			}
-		default:
-			return 0, errors.New("elsewhere")
-		}
-		return copy(b, all), nil
-	}
+	s := newScripted()
 	known := []uint64{0x10000, 0x20000, 0x30000}
 	for _, x := range []struct{ gs, want []uint64 }{
 		{known, known}, {known[:1], known}, {nil, known}, {append(slices.Clone(known), math.MaxUint64-7), known}, {append(slices.Clone(known), 0x40000), append(slices.Clone(known), 0x40000)},
 	} {
-		gs = x.gs
-		_, err := p.refresh()
-		testenv.OK(t, err)
-		testenv.SameList(t, fmt.Sprintf("the roster of %#x", x.gs), p.roster.gs, x.want)
+		n := uint64(len(x.gs))
+		s.parts[theArray] = make([]byte, 8*n)
+		s.set(theArray, x.gs...)
+		s.set(theList, theArray, n, n)
+		testenv.Must(s.refresh())
+		testenv.SameList(t, fmt.Sprintf("the roster of %#x", x.gs), s.roster.gs, x.want)
+	}
+}
+
+// Structs of the program that have numbers as Ps do are none if they lie closer together.
+func TestAreProcs(t *testing.T) {
+	for apart, want := range map[uint64]bool{sizeOfP: true, sizeOfP / 2: false} {
+		s, l := newScripted(), goruntime.Layouts["go1.26"]
+		s.parts[theArray], s.parts[theStack] = make([]byte, 24), make([]byte, 3*sizeOfP)
+		for i := range uint64(3) {
+			p := theStack + i*apart
+			s.set(theArray+i*8, p)
+			s.set(p+uint64(l.PID), i)
+			s.set(p+uint64(l.PM)+8, theG)
+		}
+		s.set(theList, theArray, 3, 3)
+		testenv.Same(t, fmt.Sprint(apart, " bytes apart"), s.areProcs(s.part(theList), l), want)
 	}
 }
 
@@ -262,9 +261,9 @@ func TestFileAt(t *testing.T) {
 		for _, at := range []uint64{0x1000, 0x2000, 0x3000} {
 			b = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, at), at+0x1000), 0)
 		}
-		testenv.Same(t, tt, (&notes{files: append(b, tt.names...)}).fileAt(tt.addr), tt.want)
+		testenv.Same(t, tt, fileAt(append(b, tt.names...), tt.addr), tt.want)
 	}
-	testenv.Same(t, "a list without a number", (&notes{files: make([]byte, 15)}).fileAt(0), "")
+	testenv.Same(t, "a list without a number", fileAt(make([]byte, 15), 0), "")
 }
 
 // A core whose parts overlap would have any amount of memory.

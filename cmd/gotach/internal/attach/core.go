@@ -8,7 +8,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +42,7 @@ func OpenCore(path, exe string) (*Process, error) {
 	return p, nil
 }
 
-func openCore(file *os.File, size int64, exe string) (*Process, error) {
+func openCore(file *os.File, size int64, exe string) (p *Process, err error) {
 	f, err := elf.NewFile(file)
 	if err != nil {
 		return nil, err
@@ -51,19 +50,25 @@ func openCore(file *os.File, size int64, exe string) (*Process, error) {
 	if f.Type != elf.ET_CORE {
 		return nil, errors.New("it is no core file")
 	}
-	notes, err := notesOf(f)
+	p = &Process{threads: map[uint64]regs{}}
+	auxv, list, err := p.notes(f)
 	if err != nil {
 		return nil, err
 	}
-	entry := entryOf(notes.auxv)
-	if exe = cmp.Or(exe, notes.fileAt(entry)); exe == "" {
+	entry := entryOf(auxv)
+	if exe = cmp.Or(exe, fileAt(list, entry)); exe == "" {
 		return nil, errors.New("it does not say which executable it is of; give its path after it")
 	}
 	program, _, err := files.Open(exe)
 	if err != nil {
 		return nil, fmt.Errorf("its executable: %w; give its path after it", err)
 	}
-	p, c := &Process{PID: notes.pid, Name: filepath.Base(exe), threads: notes.threads}, &core{}
+	defer func() {
+		if err != nil {
+			program.Close()
+		}
+	}()
+	c := &core{}
 	if err := c.add(f, 0); err != nil {
 		return nil, err
 	}
@@ -72,7 +77,7 @@ func openCore(file *os.File, size int64, exe string) (*Process, error) {
 			c.cut = fmt.Errorf("it is cut: it ends at offset %d, and the memory at %#x goes on to offset %d", size, part.Vaddr, end)
 		}
 	}
-	p.from = c.read
+	p.Name, p.from = filepath.Base(exe), c.read
 	if f, err := elf.NewFile(program); err == nil {
 		if err := c.add(f, entry-f.Entry); err != nil {
 			return nil, fmt.Errorf("%s: %w", exe, err)
@@ -126,13 +131,12 @@ var errLacks = errors.New("it has not the memory")
 // read reads the pieces in their order.
 func (c *core) read(b []byte, from []unix.RemoteIovec) (n int, err error) {
 	for _, v := range from {
-		piece := b[n : n+v.Len]
-		for at := uint64(v.Base); len(piece) > 0; {
-			k := c.readAt(piece, at)
+		for at, end := uint64(v.Base), n+v.Len; n < end; {
+			k := c.readAt(b[n:end], at)
 			if k == 0 {
 				return n, cmp.Or(c.cut, fmt.Errorf("%w at %#x", errLacks, at))
 			}
-			piece, at, n = piece[k:], at+uint64(k), n+k
+			at, n = at+uint64(k), n+k
 		}
 	}
 	return n, nil
@@ -149,40 +153,28 @@ func (c *core) readAt(b []byte, addr uint64) int {
 	return 0
 }
 
-// A notes is what a core says of its process.
-type notes struct {
-	pid     int
-	auxv    []byte
-	files   []byte
-	threads map[uint64]regs
-}
-
 // maxNotes bounds what is read of notes. A thread has about 1 KB.
 const maxNotes = 64 << 20
 
-// notesOf reads the notes of a core (elf(5), core(5)).
-func notesOf(f *elf.File) (*notes, error) {
-	const prStatus, prInfo, auxv, fileList, tidAt, pidAt = 1, 3, 6, 0x46494c45, 32, 24
-	out := &notes{threads: map[uint64]regs{}}
+// notes reads the notes of a core (elf(5), core(5)): the id of its process, registers of threads, what the kernel told it at its start, and which files it had mapped.
+func (p *Process) notes(f *elf.File) (auxv, list []byte, err error) {
+	const prStatus, prInfo, auxiliary, fileList, tidAt, pidAt = 1, 3, 6, 0x46494c45, 32, 24
 	for _, part := range f.Progs {
 		if part.Type != elf.PT_NOTE {
 			continue
 		}
 		if part.Filesz > maxNotes {
-			return nil, fmt.Errorf("it has %d bytes of notes", part.Filesz)
+			return nil, nil, fmt.Errorf("it has %d bytes of notes", part.Filesz)
 		}
-		b, err := io.ReadAll(part.Open())
-		if err == nil && uint64(len(b)) < part.Filesz {
-			err = fmt.Errorf("its notes are cut at offset %d", part.Off+uint64(len(b)))
-		}
-		if err != nil {
-			return nil, err
+		b := make([]byte, part.Filesz)
+		if n, err := part.ReadAt(b, 0); n < len(b) {
+			return nil, nil, fmt.Errorf("its notes are cut at offset %d: %w", part.Off+uint64(n), err)
 		}
 		for len(b) >= 12 {
 			name, size, kind := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:])), le.Uint32(b[8:])
 			from := 12 + (name+3)&^3
 			if from+size > uint64(len(b)) {
-				return nil, fmt.Errorf("its notes are cut at offset %d", part.Off+part.Filesz-uint64(len(b)))
+				return nil, nil, fmt.Errorf("its notes are cut at offset %d", part.Off+part.Filesz-uint64(len(b)))
 			}
 			note := b[from : from+size]
 			b = b[min(from+(size+3)&^3, uint64(len(b))):]
@@ -190,28 +182,28 @@ func notesOf(f *elf.File) (*notes, error) {
 			case kind == prStatus && len(note) >= coreRegisters+coreSize*8:
 				tid := le.Uint32(note[tidAt:])
 				reg := func(i int) uint64 { return le.Uint64(note[coreRegisters+i*8:]) }
-				out.threads[uint64(tid)] = regs{sp: reg(coreSP), pc: reg(corePC), lr: reg(coreLR)}
+				p.threads[uint64(tid)] = regs{sp: reg(coreSP), pc: reg(corePC), lr: reg(coreLR)}
 			case kind == prInfo && len(note) >= pidAt+4:
-				out.pid = int(le.Uint32(note[pidAt:]))
-			case kind == auxv:
-				out.auxv = note
+				p.PID = int(le.Uint32(note[pidAt:]))
+			case kind == auxiliary:
+				auxv = note
 			case kind == fileList:
-				out.files = note
+				list = note
 			}
 		}
 	}
-	return out, nil
+	return auxv, list, nil
 }
 
 // coreRegisters is where the registers of a thread are in a note: after a struct elf_prstatus' first fields.
 const coreRegisters = 112
 
-// fileAt returns the file that an address is mapped from, "" if it is not known.
-func (n *notes) fileAt(addr uint64) string {
-	if len(n.files) < 16 {
+// fileAt returns the file that an address is mapped from, given the list of a core, "" if it is not known.
+func fileAt(list []byte, addr uint64) string {
+	if len(list) < 16 {
 		return ""
 	}
-	count, b := le.Uint64(n.files), n.files[16:]
+	count, b := le.Uint64(list), list[16:]
 	if count > uint64(len(b))/24 {
 		return ""
 	}

@@ -64,21 +64,18 @@ func (r *recorder) pay(t *thread) {
 	if n := len(r.hits); n > 0 {
 		t.last = r.hits[n-1]
 	}
-	rest := used
-	for _, h := range r.hits {
-		h.cpu = min(time.Duration(float64(h.cpu)*min(float64(used)/float64(max(sum, 1)), 1)), rest)
-		rest -= h.cpu
-		r.give(h)
+	t.last.cpu = used
+	for i := range r.hits {
+		h := &r.hits[i]
+		h.cpu = min(time.Duration(float64(h.cpu)*min(float64(used)/float64(max(sum, 1)), 1)), t.last.cpu)
+		t.last.cpu -= h.cpu
 	}
-	t.last.cpu = rest
-	r.give(t.last)
-}
-
-func (r *recorder) give(h hit) {
-	if h.k != nil {
-		r.owe(h.k, h.debt)
-	} else {
-		r.row(h.row, h.stack, h.cpu)
+	for _, h := range append(r.hits, t.last) {
+		if h.k != nil {
+			r.owe(h.k, h.debt)
+		} else {
+			r.row(h.row, h.stack, h.cpu)
+		}
 	}
 }
 
@@ -99,6 +96,8 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 		h.stack = r.stackAt(func() []Frame { return append(first, r.program.funcs.frames(c.pcs)...) }).ids
 	}
 	switch k := h.k; {
+	case k != nil && k.own:
+		h = hit{row: rows.Profiler, debt: debt{cpu: x.cpu}}
 	case k == nil && c.root == "runtime.goexit":
 		h.row = rows.Unknown
 	case k == nil && len(c.pcs) == 0 && t.m == 0:
@@ -200,8 +199,7 @@ func (r *recorder) repay(k *known) {
 // forgive gives what a goroutine is owed that has ended to an unknown one.
 func (r *recorder) forgive(k *known) {
 	for _, d := range k.debts {
-		r.given -= d.cpu
-		r.row(rows.Unknown, d.stack, d.cpu)
+		r.rows.Add(rows.Unknown, d.stack, d.cpu)
 	}
 	k.debts = nil
 }
@@ -229,10 +227,8 @@ func (r *recorder) systemRan(k *known, h *head) {
 
 // row gives CPU time to a kind of row.
 func (r *recorder) row(kind rows.Kind, stack []uint32, cpu time.Duration) {
-	if cpu > 0 {
-		r.given += cpu
-		r.rows.Add(kind, stack, cpu)
-	}
+	r.given += max(cpu, 0)
+	r.rows.Add(kind, stack, cpu)
 }
 
 // Frame is for rows.
@@ -261,15 +257,11 @@ func (t *functions) interrupted(x *interrupt) (c calls) {
 	if t.module(x.pc) == nil {
 		return c
 	}
-	h := head{hi: ^uint64(0), lr: x.lr}
+	h := head{hi: x.sp + 1<<30, lr: x.lr}
 	h.sp, h.pc = x.sp, x.pc+1 // as if it were a return address
-	h.hi = h.sp + 1<<30
 	pcs, _ := t.unwind(make([]uint64, 0, 16), &h, x.stack)
-	for i, pc := range pcs {
-		if t.at(pc).writesSP {
-			pcs = pcs[:i+1] // it may be another stack there
-			break
-		}
+	if i := slices.IndexFunc(pcs, func(pc uint64) bool { return t.at(pc).writesSP }); i >= 0 {
+		pcs = pcs[:i+1] // it may be another stack there
 	}
 	if len(pcs) == 0 {
 		return c

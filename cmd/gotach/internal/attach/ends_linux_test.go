@@ -17,14 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readAll reads a file whole and returns the number of its samples.
-func readAll(t *testing.T, f *reader.Reader) (n int) {
-	for range testenv.All(t, f.Samples()) {
-		n++
-	}
-	return n
-}
-
 // held returns what this process has open of others: descriptors of perf events and of /proc, and rings.
 func held(t *testing.T) (list []string) {
 	for _, e := range testenv.Must(os.ReadDir("/proc/self/fd")) {
@@ -60,11 +52,9 @@ func TestAttaches(t *testing.T) {
 		}
 		path := fmt.Sprintf("%s/%d.tach", dir, i%2)
 		r := recordTo(t, x, path, 3, func(stop func()) { stop() })
-		if f := testenv.Must(reader.Open(path)); r.Ended != nil || readAll(t, f) < 31 {
-			t.Errorf("recording %d: %+v", i, r)
-		} else {
-			f.Close()
-		}
+		f := testenv.Must(reader.Open(path))
+		endsAs(t, r, f, "")
+		f.Close()
 	}
 	testenv.SameList(t, "left", held(t), nil)
 	testenv.Within(t, "bytes in use", heap(), 0, before+1<<20)
@@ -98,7 +88,10 @@ func TestDies(t *testing.T) {
 func endsAs(t *testing.T, r *Recording, f *reader.Reader, why string) {
 	t.Helper()
 	testenv.Fails(t, "the recording", r.Ended, why)
-	n := readAll(t, f)
+	n := 0
+	for range testenv.All(t, f.Samples()) {
+		n++
+	}
 	testenv.FailIf(t, n < 31 || r.MaxGoroutines < 31, "%d samples: %+v", n, r)
 }
 

@@ -115,7 +115,7 @@ func (r *recorder) farEndsOf(list []walk) {
 		if d != nil && d.use == u && r.now-d.saw < surelySame {
 			d.saw, w.file = r.now, d
 			r.wants(d)
-		} else if link, err := os.Readlink(r.fd(u.fd)); err == nil {
+		} else if link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", r.PID, u.fd)); err == nil {
 			if d == nil || d.use != u || d.link != link {
 				d = &descriptor{use: u, link: link}
 				d.kind, d.name = objects.File(link)
@@ -138,20 +138,19 @@ func (r *recorder) farEndsOf(list []walk) {
 	r.nameSockets()
 }
 
-func (r *recorder) fd(fd uint64) string { return fmt.Sprintf("/proc/%d/fd/%d", r.PID, fd) }
-
 // wants asks for the name of a descriptor if it is a socket that has none.
 func (r *recorder) wants(d *descriptor) {
-	if inode := inodeOf(d.link); inode != 0 && d.kind == "" && len(r.ends.pending) < maxDescriptors {
+	if d.kind != "" || len(r.ends.pending) >= maxDescriptors {
+		return
+	}
+	if inode := inodeOf(d.link); inode != 0 {
 		r.ends.pending[inode] = d
 	}
 }
 
 // inodeOf returns the inode of a socket, given the link of its descriptor, 0 if it is none.
 func inodeOf(link string) (inode uint64) {
-	if strings.HasPrefix(link, "socket:[") {
-		_, _ = fmt.Sscanf(link, "socket:[%d]", &inode)
-	}
+	_, _ = fmt.Sscanf(link, "socket:[%d]", &inode)
 	return inode
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -222,6 +223,9 @@ func profiled(t *testing.T, what string, flags ...string) (x *target, out *bufio
 func objectsIn(t *testing.T, path string) (list []string) {
 	src, _ := withObjects(t, path)
 	list = []string{src.Metadata().Session.BuildID}
+	for g := range testenv.All(t, testenv.Closes(t, testenv.Must(reader.Open(path))).Goroutines()) {
+		testenv.FailIf(t, strings.Contains(g.CreatedBy, "internal/own."), "%s: one of the session's own goroutines: %+v", path, g)
+	}
 	for _, l := range testenv.Must(locks.Find(analyze.NewSamples(path, src), locks.Options{})).Locks {
 		at := strings.TrimPrefix(l.Sites[0].Func, "main.")
 		if at == "condition" && l.Kind != "sync.Cond" {

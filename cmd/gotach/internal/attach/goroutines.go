@@ -270,7 +270,14 @@ func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 	calls := 0
 	for i := range list {
 		if w := &list[i]; w.ok {
-			g := p.describe(w, now)
+			h := &w.head
+			g := instant.Goroutine{ID: h.id, Parent: h.parent, State: p.state(h), Frames: p.program.funcs.frames(w.pcs), Labels: p.labels(p.roster.gs[w.index], h.labels)}
+			if h.since != 0 && h.plain() == goruntime.GWaiting {
+				g.Waited = max(0, now-time.Duration(h.since))
+			}
+			if by := p.creator(h.gopc); h.id != 1 && by.Func != "" {
+				g.CreatedBy, g.CreatedAt = by.Func, placeOf(by)
+			}
 			if calls += len(g.Frames) + len(g.Labels)*callsOfLabel; calls > cmp.Or(p.most, mostCalls) {
 				return nil, 0, errCalls
 			}
@@ -281,19 +288,6 @@ func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 	}
 	slices.SortFunc(out, func(a, b instant.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
 	return out, moved, nil
-}
-
-// describe returns what is known of a goroutine at a time on the runtime's clock.
-func (p *Process) describe(w *walk, now time.Duration) instant.Goroutine {
-	h := &w.head
-	g := instant.Goroutine{ID: h.id, Parent: h.parent, State: p.state(h), Frames: p.program.funcs.frames(w.pcs), Labels: p.labels(p.roster.gs[w.index], h.labels)}
-	if h.since != 0 && h.plain() == goruntime.GWaiting {
-		g.Waited = max(0, now-time.Duration(h.since))
-	}
-	if by := p.creator(h.gopc); h.id != 1 && by.Func != "" {
-		g.CreatedBy, g.CreatedAt = by.Func, placeOf(by)
-	}
-	return g
 }
 
 // creator returns a go statement, given the address after it: the function that has the code, and the line of the innermost inlined call there.

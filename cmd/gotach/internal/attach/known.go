@@ -20,7 +20,6 @@ type known struct {
 	objects     []uint64    // addresses of what it waits for
 	file        *descriptor // the same of [IO wait]
 	object      *objects.Object
-	numbers     int32 // of objects when its number was looked up
 	status      tachyon.Status
 	last        time.Duration // samples stand for its time until then
 	sampled     bool          // it has a sample
@@ -34,6 +33,7 @@ type known struct {
 	labels      uint64
 	set         map[string]string // the same
 	start       uint64
+	own         bool // it is one of the program's own session, which profiles leave out
 	parent      uint64
 	gopc        uint64 // its go statement; 0: it has none
 	debts       []debt
@@ -101,13 +101,9 @@ func (r *recorder) end(k *known) {
 
 // relabel notes that a goroutine has other labels.
 func (r *recorder) relabel(g uint64, k *known, h *head) {
-	labels := r.labels(g, h.labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	k.labels, k.set = h.labels, labels
+	k.labels, k.set = h.labels, r.labels(g, h.labels)
 	if k.told {
-		r.told = append(r.told, tachyon.Goroutine{ID: h.id, Last: r.inFile(r.now), Labels: []tachyon.LabelSpan{{From: r.inFile(r.now), Labels: labels}}})
+		r.told = append(r.told, tachyon.Goroutine{ID: h.id, Last: r.inFile(r.now), Labels: []tachyon.LabelSpan{{From: r.inFile(r.now), Labels: k.set}}})
 	}
 }
 
@@ -172,9 +168,8 @@ func (r *recorder) rests(i int) {
 	if r.now < k.beat && !r.all {
 		return
 	}
-	if len(k.objects) > 0 && k.numbers != r.objects.Numbers {
-		k.numbers = r.objects.Numbers
-		r.renumber(k) // others have waited for the same since
+	if len(k.objects) > 0 {
+		r.renumber(k) // others may have waited for the same since
 	}
 	if k.file != nil && k.object == nil {
 		r.wants(k.file)

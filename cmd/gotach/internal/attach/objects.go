@@ -44,7 +44,6 @@ func (p *Process) objectsOf(list []walk) {
 	var left []int
 	for i := range list {
 		h := &list[i].head
-		list[i].objects = nil
 		if list[i].pcs != nil && h.plain() == goruntime.GWaiting && (sets.Elem|sets.Channel|sets.Choice)>>(h.reason&63)&1 != 0 && h.waiting >= 4096 {
 			next[i] = h.waiting
 			left = append(left, i)
@@ -97,7 +96,7 @@ func (r *recorder) capacity(w objects.Waiter, channel uint64) int64 {
 
 // waitsFor notes what a goroutine waits for, and returns its stack with the number of that.
 func (r *recorder) waitsFor(k *known, w *walk, s *stack) []uint32 {
-	k.plain, k.objects, k.file, k.numbers = s, w.objects, w.file, r.objects.Numbers
+	k.plain, k.objects, k.file = s, w.objects, w.file
 	switch {
 	case k.file != nil:
 		return r.numbered(k, r.objects.Named(k.file.kind, k.file.name))

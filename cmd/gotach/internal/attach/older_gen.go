@@ -37,7 +37,6 @@ func init() {
 		l.FuncNFuncData = [...]uintptr{43, 43, 43, 43, 43, 39}[i]
 		l.FuncFlag = [...]uintptr{41, 41, 41, 41, 41, 37}[i]
 		l.InlParentPC = [...]uintptr{8, 8, 8, 8, 8, 16}[i]
-		l.Durable = [...]uint64{0xfa001180418, 0x0, 0x0, 0x0, 0x0, 0x0}[i]
 		l.System = [...]uint64{0x1f900000c2, 0xfc80000c2, 0x0, 0x0, 0x0, 0x0}[i]
 		switch version {
 		case "go1.24":

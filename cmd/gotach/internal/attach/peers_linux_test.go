@@ -133,7 +133,7 @@ func TestPeerDebian(t *testing.T) {
 				p, err := Open(t.Context(), cmd.Process.Pid)
 				if err == nil {
 					other = nil
-					before := own(address)
+					before := said(address)
 					list, _ := testenv.Must2(p.Goroutines())
 					same := 0
 					for _, g := range list {
@@ -141,7 +141,7 @@ func TestPeerDebian(t *testing.T) {
 						got := instant.Goroutine{ID: g.ID, Parent: g.Parent, State: g.State, Frames: shownFrames(g.Frames), CreatedBy: g.CreatedBy, CreatedAt: g.CreatedAt}
 						if ok && reflect.DeepEqual(got, want) {
 							same++
-						} else if again := own(address); ok && want.State != "running" && reflect.DeepEqual(again[g.ID], want) && g.State != "running" && g.State != "runnable" {
+						} else if again := said(address); ok && want.State != "running" && reflect.DeepEqual(again[g.ID], want) && g.State != "running" && g.State != "runnable" {
 							other = append(other, fmt.Sprintf("got  %+v\nwant %+v", got, want))
 						}
 					}
@@ -156,8 +156,8 @@ func TestPeerDebian(t *testing.T) {
 	}
 }
 
-// own returns what a server says of itself, nothing if it does not answer yet.
-func own(address string) map[uint64]instant.Goroutine {
+// said returns what a server says of itself, nothing if it does not answer yet.
+func said(address string) map[uint64]instant.Goroutine {
 	r, err := http.Get(address)
 	if err != nil {
 		return nil

@@ -25,7 +25,7 @@ type perf struct {
 	threads  map[int]*thread
 	links    uint64        // of the folder of threads, their number plus 2
 	listed   time.Duration // when the folder was read
-	record   []byte
+	records  []byte
 	chain    []uint64
 	inKernel bool // samples are taken in the kernel too
 }
@@ -141,9 +141,7 @@ func (t *thread) clock() time.Duration {
 }
 
 func (t *thread) close() {
-	if t.ring != nil {
-		_ = unix.Munmap(t.ring) // it was mapped
-	}
+	_ = unix.Munmap(t.ring)                     // there may be none
 	_, _ = unix.Close(t.fd), unix.Close(t.stat) // nothing was written
 }
 
@@ -151,7 +149,6 @@ func (p *perf) close() {
 	for _, t := range p.threads {
 		t.close()
 	}
-	clear(p.threads)
 }
 
 // read passes on the samples of a thread since the last call.
@@ -161,30 +158,26 @@ func (p *perf) read(t *thread, each func(*interrupt)) {
 	}
 	about := (*unix.PerfEventMmapPage)(unsafe.Pointer(&t.ring[0]))
 	data := t.ring[os.Getpagesize():]
-	head, tail := atomic.LoadUint64(&about.Data_head), about.Data_tail
-	for tail+8 <= head {
-		at := func(off, n uint64) []byte { // a record may go on at the begin of the ring
-			off %= uint64(len(data))
-			part := min(n, uint64(len(data))-off)
-			p.record = append(append(p.record[:0], data[off:off+part]...), data[:n-part]...)
-			return p.record
-		}
-		h := at(tail, 8)
-		kind, misc, size := binary.NativeEndian.Uint32(h), binary.NativeEndian.Uint16(h[4:]), uint64(binary.NativeEndian.Uint16(h[6:]))
-		if size < 8 || size > min(head-tail, uint64(len(data))) {
-			tail = head // it cannot be
-			break
+	size := uint64(len(data))
+	head := atomic.LoadUint64(&about.Data_head)
+	from, n := about.Data_tail%size, min(head-about.Data_tail, size)
+	part := min(n, size-from)
+	p.records = append(append(p.records[:0], data[from:from+part]...), data[:n-part]...) // they may go on at the begin of the ring
+	atomic.StoreUint64(&about.Data_tail, head)
+	for b := p.records; len(b) >= 8; {
+		kind, misc, size := binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint16(b[4:]), int(binary.NativeEndian.Uint16(b[6:]))
+		if size < 8 || size > len(b) {
+			break // it cannot be
 		}
 		if kind == unix.PERF_RECORD_SAMPLE {
-			x, count := p.parse(at(tail+8, size-8))
+			x, count := p.parse(b[8:size])
 			x.kernel = misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL
 			x.cpu = time.Duration(count - t.count)
 			t.count = count
 			each(&x)
 		}
-		tail += size
+		b = b[size:]
 	}
-	atomic.StoreUint64(&about.Data_tail, tail)
 }
 
 // parse takes a sample apart: the count, the chain, the registers, the stack.

@@ -41,14 +41,10 @@ func Open(ctx context.Context, pid int) (*Process, error) {
 	defer cancel()
 	for {
 		p, err := open(pid)
-		if !errors.Is(err, errEarly) {
+		if !errors.Is(err, errEarly) || ctx.Err() != nil {
 			return p, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(time.Millisecond):
-		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -175,14 +171,19 @@ func deniedPerf(err error) error {
 
 // statusField returns the first value of a line of /proc/PID/status.
 func statusField(status []byte, name string) string {
-	for line := range strings.SplitSeq(string(status), "\n") {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			if f := strings.Fields(rest); len(f) > 0 {
-				return f[min(1, len(f)-1)] // of several user ids the second one, which counts
-			}
-		}
+	_, rest, _ := strings.Cut(string(status), "\n"+name+":")
+	line, _, _ := strings.Cut(rest, "\n")
+	if f := strings.Fields(line); len(f) > 0 {
+		return f[min(1, len(f)-1)] // of several user ids the second one, which counts
 	}
 	return ""
+}
+
+// threadsOf returns the number of threads of a process that have not ended, and 1 more if the first one of several has.
+func threadsOf(pid int) int {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	n, _ := strconv.Atoi(statusField(status, "Threads"))
+	return n
 }
 
 // setting returns a number that the kernel is set to, 0 if it has none.

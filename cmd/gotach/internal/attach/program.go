@@ -25,8 +25,7 @@ import (
 type program struct {
 	info   *buildinfo.BuildInfo
 	layout *goruntime.Layout
-	minor  int    // 26 of Go 1.26
-	bias   uint64 // the address of link-time address 0
+	minor  int // 26 of Go 1.26
 	image  goruntime.Image
 	funcs  functions
 	allgs  uint64   // address of the runtime's list of goroutines, a slice
@@ -50,9 +49,10 @@ func (m *memory) load(file *os.File, name string, base, entry uint64) (*program,
 	if err != nil {
 		return nil, errNotGo
 	}
-	p := &program{path: name, file: file.Name(), bias: base, build: session.BuildID(file)}
+	p := &program{path: name, file: file.Name(), build: session.BuildID(file)}
+	bias := base // the address of link-time address 0
 	if base == 0 {
-		p.bias = entry - f.Entry
+		bias = entry - f.Entry
 	}
 	if p.info, err = buildinfo.Read(file); err != nil {
 		return nil, errNotGo
@@ -64,10 +64,10 @@ func (m *memory) load(file *os.File, name string, base, entry uint64) (*program,
 		return nil, err
 	}
 	p.inC = slices.ContainsFunc(p.info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-buildmode" && strings.HasPrefix(s.Value, "c-") })
-	p.image.Bias = uintptr(p.bias)
+	p.image.Bias = uintptr(bias)
 	var data []span
 	for _, s := range f.Progs {
-		if lo := s.Vaddr + p.bias; s.Type == elf.PT_LOAD && s.Flags&elf.PF_W != 0 {
+		if lo := s.Vaddr + bias; s.Type == elf.PT_LOAD && s.Flags&elf.PF_W != 0 {
 			p.image.Writable = append(p.image.Writable, goruntime.Span{Lo: uintptr(lo), Hi: uintptr(lo + s.Memsz)})
 			data = append(data, span{lo, lo + min(s.Filesz, maxVariables)})
 		}
@@ -77,7 +77,7 @@ func (m *memory) load(file *os.File, name string, base, entry uint64) (*program,
 		return nil, errNotGo
 	}
 	p.funcs = functions{mem: m, layout: p.layout, minor: p.minor, cache: map[uint64]*place{}}
-	variables, err := m.findModule(p, data, table.Addr+p.bias)
+	variables, err := m.findModule(p, data, table.Addr+bias)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ type span struct{ lo, hi uint64 }
 // maxVariables bounds what is read of a program's variables, in bytes.
 const maxVariables = 256 << 20
 
-// maxProcs is the most Ps that a program is taken to have.
-const maxProcs = 1 << 12
+// maxProcs is the most Ps that a program is taken to have. A P has at least sizeOfP bytes, most of them queues and buffers.
+const maxProcs, sizeOfP = 1 << 12, 1 << 12
 
 // findModule finds runtime.firstmoduledata in the part of the program's variables that its file has. It begins with the address of the table of
 // functions. findModule returns the variables that can hold pointers.
@@ -223,12 +223,13 @@ func (m *memory) areProcs(slice []byte, l *goruntime.Layout) bool {
 	if array < 4096 || array&7 != 0 || array>>56 != 0 || n < 1 || n > c || c > maxProcs {
 		return false
 	}
-	for i := range n {
+	for i, last := uint64(0), uint64(0); i < n; i++ {
 		at, _ := m.word(array + i*8) // nothing is at 0
 		p, err := m.bytes(at, uint64(l.PM)+16)
-		if err != nil || le.Uint32(p[l.PID:]) != uint32(i) || le.Uint32(p[l.PStatus:]) > goruntime.PGCStop || le.Uint64(p[l.PM+8:]) < 4096 {
+		if err != nil || max(at, last)-min(at, last) < sizeOfP || le.Uint32(p[l.PID:]) != uint32(i) || le.Uint32(p[l.PStatus:]) > goruntime.PGCStop || le.Uint64(p[l.PM+8:]) < 4096 {
 			return false // the last one is mcache
 		}
+		last = at
 		if of := le.Uint64(p[l.PM:]); of != 0 {
 			g0, _ := m.word(of + uint64(l.MG0))
 			if back, err := m.word(g0 + uint64(l.GM)); err != nil || back != of {

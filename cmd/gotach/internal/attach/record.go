@@ -3,13 +3,10 @@
 package attach
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -17,6 +14,7 @@ import (
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/nocore"
 	"github.com/gotach/profiler/internal/objects"
+	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/internal/session"
@@ -101,7 +99,7 @@ func (p *Process) Record(ctx context.Context, path string, o Options) (*Recordin
 
 // run ticks. Its error is one of the file.
 func (r *recorder) run(ctx context.Context) error {
-	pace := newPace(r.o)
+	pace := pace{interval: r.o.Interval, share: r.o.Budget / 100 * float64(runtime.NumCPU()), cpu: ownCPU(), due: monotonic()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for last := false; ; {
@@ -193,7 +191,7 @@ func (r *recorder) tick(end bool) error {
 // ended returns why a process cannot be read any more.
 func (r *recorder) ended(err error) error {
 	// The first thread may be gone while another one goes on with another program.
-	for errors.Is(err, unix.ESRCH) && r.lives() {
+	for errors.Is(err, unix.ESRCH) && threadsOf(r.PID) > 1 {
 		time.Sleep(time.Millisecond)
 		if _, err = r.word(0); err == nil {
 			err = unix.EFAULT
@@ -208,16 +206,6 @@ func (r *recorder) ended(err error) error {
 	return err
 }
 
-// lives reports whether any thread of the process goes on.
-func (r *recorder) lives() bool {
-	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", r.PID))
-	return slices.ContainsFunc(stats, func(path string) bool {
-		b, _ := os.ReadFile(path)
-		i := bytes.LastIndexByte(b, ')')
-		return i >= 0 && i+2 < len(b) && b[i+2] != 'Z' && b[i+2] != 'X'
-	})
-}
-
 // look is told what a runtime.g has now.
 func (r *recorder) look(i int, b []byte) {
 	k := r.list[i]
@@ -227,8 +215,8 @@ func (r *recorder) look(i int, b []byte) {
 	}
 	r.dueAt[i] = r.now // and at the next tick
 	h := parse(b, r.program.layout)
-	alive, system := goruntime.Alive(h.status), r.system(&h)
-	k.start = h.start
+	k.start, k.own = h.start, own.Created(r.creator(h.gopc).Func)
+	alive, system := goruntime.Alive(h.status), k.own || r.system(&h)
 	if alive && system {
 		if r.sweeper == 0 && r.program.funcs.at(h.start).name == "runtime.bgsweep" {
 			r.sweeper = r.roster.gs[i]
@@ -278,12 +266,11 @@ func (r *recorder) readAll() error {
 			r.Torn++
 			r.Dropped++
 			k.since = r.now
-			continue
 		case w.pcs == nil, r.threads == nil && w.head.onSystemStack(r.program.layout):
 			r.runs(k, &w.head)
-			continue
+		default:
+			r.visited(k, w)
 		}
-		r.visited(k, w)
 	}
 	return nil
 }

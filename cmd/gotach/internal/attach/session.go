@@ -17,7 +17,6 @@ import (
 const (
 	sourceName = "attached"
 	perfNote   = "from outside; what runs by perf events"
-	kernelNote = "from outside; what runs by perf events, without system calls"
 	sourceNote = "from outside, without perf events: what running goroutines call is not known, and which of them had a core is guessed from the CPU time of the process"
 )
 
@@ -31,12 +30,11 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 		Start: r.start.Round(0).UTC(), Duration: r.now - part, Source: sourceName, SourceReason: sourceNote,
 		Rate: max(int(time.Second/r.o.Interval), 1), Budget: r.o.Budget, Markers: true,
 	}
-	switch {
-	case r.perf == nil:
-	case r.perf.inKernel:
+	if r.perf != nil {
 		s.SourceReason = perfNote
-	default:
-		s.SourceReason = kernelNote
+		if !r.perf.inKernel {
+			s.SourceReason += ", without system calls"
+		}
 	}
 	s.Host, _ = os.Hostname()
 	session.Module(s, info)
@@ -96,10 +94,6 @@ type pace struct {
 	cost     float64 // of a tick, a moving mean
 	due      time.Duration
 	left     float64 // ticks that were left out because they would have cost too much
-}
-
-func newPace(o Options) *pace {
-	return &pace{interval: o.Interval, share: o.Budget / 100 * float64(runtime.NumCPU()), cpu: ownCPU(), due: monotonic()}
 }
 
 // next is called after a tick.
