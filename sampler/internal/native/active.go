@@ -8,6 +8,7 @@ import (
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/rows"
+	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -23,16 +24,6 @@ import (
 // A thread that does not answer the tick's signal at once has no core. If a goroutine has not stopped between
 // two records of its thread, and the thread has used less time than has passed, it had none either. What both miss, package nocore finds.
 
-// A debt is CPU time that a goroutine is owed.
-type debt struct {
-	stack  *stack
-	status tachyon.Status
-	cpu    time.Duration
-}
-
-// maxDebts bounds the debts to a goroutine. More of them are those of an unknown one.
-const maxDebts = 16
-
 // aheadMost bounds the CPU time that samples of a goroutine have in advance, so that a lack of little time needs no
 // sample.
 const aheadMost = 100 * time.Microsecond
@@ -47,20 +38,6 @@ func (d *drain) owe(g *goroutine, s *stack, status tachyon.Status, cpu time.Dura
 	if cpu -= advance; cpu > 0 && !g.add(debt{s, status | tachyon.OnCPU, cpu}) {
 		d.unknown(debt{s, status, cpu})
 	}
-}
-
-// add adds a debt to a goroutine. It reports whether there was room.
-func (g *goroutine) add(more debt) bool {
-	switch last := len(g.debts) - 1; {
-	case last >= 0 && g.debts[last].stack == more.stack:
-		g.debts[last].cpu += more.cpu
-	case last+1 == maxDebts:
-		return false
-	default:
-		g.debts = append(g.debts, more)
-	}
-	g.owes += more.cpu
-	return true
 }
 
 // repay makes samples of what a goroutine is owed, up to time t. Those of a goroutine without a sample begin
@@ -208,4 +185,48 @@ func (d *drain) thread(r record) {
 	if d.account != nil {
 		d.account.rows.Add(rows.Scheduler, s.ids, time.Duration(cpu))
 	}
+}
+
+// emit passes a sample to Out, after those of what the goroutine is owed. It drops a sample that is not later than the
+// goroutine's last one: a thread may answer a signal after the goroutine was visited. The goroutine's first
+// sample stands for gap.
+func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
+	if g.owes >= time.Microsecond && (!g.seen || t > g.last) {
+		d.repay(g, t, gap)
+		if g.seen && t-g.last < time.Microsecond {
+			return
+		}
+	}
+	d.sampled(g, s, status, t, gap)
+}
+
+// sampled passes a sample to Out, as emit, but without what the goroutine is owed.
+func (d *drain) sampled(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
+	if g.seen && t <= g.last || len(s.ids) == 0 {
+		return
+	}
+	if status&(tachyon.HasGIL|tachyon.OnCPU) == tachyon.HasGIL {
+		ran := gap
+		if g.seen {
+			ran = t - g.last
+		}
+		g.balance.Told(ran)
+	}
+	d.lacks.sampled(g, t, gap)
+	g.seen, g.last = true, t
+	d.sample = source.Sample{
+		Goroutine: g.id,
+		System:    g.system == systemGoroutine || g.system == callbackGoroutine && !s.user,
+		Status:    status,
+		Time:      t,
+		Gap:       gap,
+		Stops:     g.stops.untold,
+		Stack:     s.ids,
+		Object:    s.object,
+	}
+	if s.leaf != 0 {
+		d.sample.Leaf = s.leaf - d.bias
+	}
+	g.stops.untold = source.Stops{}
+	d.out.Sample(&d.sample)
 }

@@ -16,12 +16,6 @@ import (
 // begins with. For go f(x) that is a function that the compiler made, f's caller: the stack shows
 // f instead.
 
-// begin is the frame of a goroutine that has not run yet.
-type begin struct {
-	frame
-	pc uint64 // an address in the code of the function
-}
-
 // notStarted reports whether a record's goroutine has not run yet: then the runtime has set its PC
 // to the first instruction of its function.
 func (r record) notStarted() bool {

@@ -51,27 +51,10 @@ import (
 //
 // A goroutine that looks have found and that ends before a visit has no sample. Its time counts as
 // not seen (drain.ended).
-type circle struct {
-	n    uint64 // number of entries
-	dead uint64 // number of entries whose goroutine has ended
-	look uint64 // index of the entry that was looked at last
 
-	looks uint64
-	order [orderSize]uint32 // indices of the latest looks
-}
-
-// orderSize is the number of looks whose order a circle knows.
-const orderSize = 1 << 12
-
-// found is what a look or a visit finds of an entry. It is in shared.was, because handlers have little stack.
-type found struct {
-	lives bool   // it has a living goroutine
-	first bool   // that has no visit yet, and is not as old as the session
-	rests bool   // it has not run since its stack was recorded
-	wants bool   // it must be visited: it is new, or has moved, and does not run. One that runs gets a signal
-	moved bool   // it has run since the visit of which mark is, or is not parked
-	mark  uint64 // of the latest visit that recorded its stack
-}
+// keepDead is the number of dead entries that stay in the active circle, besides as many as
+// there are living ones. A P keeps up to 64 dead gs for reuse (runtime.gfput).
+const keepDead = 256
 
 // find sets s.was before a look or a visit.
 //
@@ -138,37 +121,6 @@ func settle(s *shared, c *circle, before, index uint64) {
 	}
 }
 
-// mark returns a number that changes when a goroutine moves, 0 if the goroutine is not parked.
-// It is not quite exact: trackingSeq has 8 bits, and the number is the same again after the goroutine
-// has stopped running 256 times. Of a goroutine that moves as often as that between two ticks, one sample in
-// 256 has the stack of the tick before. Coroutines do not change the number.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func mark(s *shared, g uintptr) uint64 {
-	switch mem.Load32(g+s.Off.GStatus) &^ goruntime.GScan {
-	case goruntime.GWaiting, goruntime.GLeaked:
-		return markOf(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.Modules))), mem.Load64(g+s.Off.GID), uint64(mem.Load8(g+s.Off.GTrackingSeq)), uint64(mem.Load8(g+s.Off.GWaitReason)))
-	}
-	return 0
-}
-
-// markModules is the lowest bit of the number of modules in a mark. A stack that was recorded before a plugin was
-// known ends at the plugin's code, so all stacks are recorded anew then.
-const markModules = 57
-
-// placeBits are the bits of a recorded mark that say where its goroutine was, by the PCs of its stack. They are 0 in what mark returns, and of
-// a recorded mark never all 0.
-const placeBits = 0xffff << 16
-
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func markOf(modules, goid, seq, reason uint64) uint64 {
-	return 1<<63 | modules&63<<markModules | goid<<32&(1<<markModules-1) | seq<<8 | reason
-}
-
 // enter adds an entry to a circle. It will be the last one of the present turn. moved is
 // the time at which its goroutine moved last, 0 if it has ended. It is a stage.
 //
@@ -193,6 +145,8 @@ func enter(s *shared, c *circle, index, moved uint64) {
 	}
 }
 
+var callEnter = enter
+
 // exit removes an entry from a circle. before is the index of the entry before it. It is a stage.
 //
 //go:nosplit
@@ -208,5 +162,33 @@ func exit(s *shared, c *circle, before, index uint64) {
 	c.n--
 	if mem.Load64(entry+entryMoved*8) == 0 {
 		c.dead--
+	}
+}
+
+var callExit = exit
+
+// leaveOut notes that an entry is in no circle.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func leaveOut(s *shared, index uint64) {
+	word, bit := s.outside+uintptr(index>>6*8), uint64(1)<<(index&63)
+	if old := mem.Load64(word); old&bit == 0 {
+		mem.Store64(word, old|bit)
+		s.outs++
+	}
+}
+
+// takeIn notes that an entry is in a circle.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func takeIn(s *shared, index uint64) {
+	word, bit := s.outside+uintptr(index>>6*8), uint64(1)<<(index&63)
+	if old := mem.Load64(word); old&bit != 0 {
+		mem.Store64(word, old&^bit)
+		s.outs--
 	}
 }

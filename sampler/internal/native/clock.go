@@ -93,3 +93,44 @@ func monotonicNow() uint64 {
 	}
 	return uint64(ts.Nano())
 }
+
+// monotonic returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times.
+// The handler cannot use the vDSO, and a system call is slow. So it mostly computes the time
+// from the cycle counter and the drain's last reading of both clocks.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func monotonic(s *shared) uint64 {
+	return max(s.timeNow(uintptr(unsafe.Pointer(&s.timespec))), s.now+1)
+}
+
+// timeNow returns the time on CLOCK_MONOTONIC. at is memory for a timespec. It returns 0 if the kernel refuses to say.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) timeNow(at uintptr) uint64 {
+	n := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.clockAt)))
+	c := uintptr(unsafe.Pointer(&s.clocks)) + uintptr(n&1)*unsafe.Sizeof(clock{})
+	ns, passed := mem.Load64(c), mem.Cycles()-mem.Load64(c+8)
+	mem.Fence()
+	// The place of a reading is written again only after the next reading, in the other place, has become the current one.
+	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.clockAt))) == n && passed < mem.Load64(c+24) {
+		return ns + passed*mem.Load64(c+16)>>32
+	}
+	return cpuClock(unix.CLOCK_MONOTONIC, at)
+}
+
+// cpuClock returns the time of a CPU clock in ns, 0 if the kernel refuses it. at is memory for a
+// timespec.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func cpuClock(clock int32, at uintptr) uint64 {
+	if mem.Syscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), at, 0, 0, 0, 0) != 0 {
+		return 0
+	}
+	return mem.Load64(at)*1e9 + mem.Load64(at+8)
+}

@@ -77,3 +77,5 @@ func confirm(s *shared, g, n, restAt uintptr) uintptr {
 	}
 	return tooLate
 }
+
+var callConfirm = confirm

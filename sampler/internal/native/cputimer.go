@@ -9,7 +9,6 @@ import (
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
-	"github.com/gotach/profiler/sampler/internal/cost"
 )
 
 // Ticks say where goroutines are. They do not say where the cores go: a tick finds a thread where it
@@ -89,6 +88,8 @@ func onCPUTimer(s *shared, value uint64, ctx uintptr) uintptr {
 	return asked
 }
 
+var callCPUTimer = onCPUTimer
+
 // harvestVisits copies the visits since the last tick to the ring.
 //
 //go:nosplit
@@ -105,6 +106,8 @@ func harvestVisits(s *shared) {
 	}
 }
 
+var callHarvest = harvestVisits
+
 // recordThread records a thread that runs no goroutine: it is in the scheduler. If it is on its system stack, the
 // record has that stack's PCs.
 //
@@ -117,9 +120,7 @@ func recordThread(s *shared, slot, ctx uintptr) uintptr {
 	if mem.Load64(m+s.Off.MProcID) != tid {
 		return 0
 	}
-	for i := uintptr(0); i < headWords; i++ {
-		mem.Store64(rec+i*8, 0)
-	}
+	clearHead(rec, 0, headWords-1)
 	mem.Store64(rec, goruntime.GRunning<<32|(flagRunning|flagTaken|flagThread)<<48)
 	mem.Store64(rec+headTime*8, mem.Load64(slot+slotTime*8))
 	mem.Store64(rec+headBefore*8, mem.Load64(slot+slotBefore*8))
@@ -131,48 +132,4 @@ func recordThread(s *shared, slot, ctx uintptr) uintptr {
 	return callFinish(s, rec, n, rec+maxRecord*8)
 }
 
-// walkSystem writes the PCs of a thread that is on its system stack to a record, and then the frame pointer at which the
-// walk ended. It returns the number of PCs, 0 if the thread is on another stack. It is a stage.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func walkSystem(s *shared, rec, m, ctx uintptr) uintptr {
-	pcs := rec + headWords*8
-	sp, bp := uintptr(mem.Load64(ctx+ctxSP)), uintptr(mem.Load64(ctx+ctxBP))
-	g0 := uintptr(mem.Load64(m + s.Off.MG0))
-	lo, hi := uintptr(mem.Load64(g0+s.Off.GStackLo)), uintptr(mem.Load64(g0+s.Off.GStackHi))
-	if sp < lo || sp >= hi {
-		return 0
-	}
-	mem.Store64(pcs, mem.Load64(ctx+ctxPC))
-	callNear(s, rec, sp, bp, hi)
-	if ctxLR == 0 && !s.IsCode(mem.Load64(pcs)) && inVDSO(s, m, lo, hi) {
-		// The runtime has called the vDSO on the system stack.
-		vsp := uintptr(mem.Load64(m + s.Off.MVDSOSP))
-		mem.Store64(rec, mem.Load64(rec)|flagVDSO<<48)
-		mem.Store64(pcs, mem.Load64(vsp-8))
-		bp = uintptr(mem.Load64(vsp - 16))
-	}
-	n, up := goruntime.Walk(nil, pcs, 1, bp, sp-frameSlack, hi)
-	mem.Store64(rec+headCounts*8, n<<16)
-	mem.Store64(pcs+uintptr(n)*8, uint64(up))
-	return uintptr(n)
-}
-
-// scheduling records a thread that a tick finds in the scheduler: it has a P and runs no goroutine.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func scheduling(s *shared, tid uint64) {
-	clock := cpuClock(cost.ThreadClock(tid), uintptr(unsafe.Pointer(&s.timespec)))
-	if clock == 0 || !room(s, 3) {
-		return
-	}
-	w := s.words(s.write)
-	mem.Store64(w, recScheduler|3<<8)
-	mem.Store64(w+8, tid)
-	mem.Store64(w+16, clock)
-	s.write += 3
-}
+var callThread = recordThread

@@ -13,7 +13,7 @@
 // tracebacks (unwind.go). For each P that runs a goroutine the handler sends a signal
 // to the P's thread, which records that goroutine from its own registers.
 //
-// All records go to a ring outside the Go heap (shared.go). An ordinary goroutine, the
+// All records go to a ring outside the Go heap (ring.go). An ordinary goroutine, the
 // drain, empties the ring (drain.go), builds stacks (stacks.go)
 // and passes samples on. The budget bounds the cost (package cost): ticks come as often as it
 // allows, up to the rate asked for, and less often while the program is idle (pace.go). Running
@@ -29,7 +29,7 @@
 // what getrusage says.
 //
 // All time of goroutines is accounted for too: each tick reads how many there are, and what the
-// samples lack of the integral of that number counts as not seen (census.go).
+// samples lack of the integral of that number counts as not seen (census.go, lacks.go).
 //
 // A waiting goroutine that has not run since its last visit is not walked again. This
 // is exact: once a cycle, the collector stamps g.waitsince on every goroutine that it
@@ -43,7 +43,7 @@
 //   - The lists of all gs and all Ps. Start finds them by their contents. Each tick copies
 //     the new gs (newgs.go), the drain the Ps (roster.go).
 //   - The counters of goroutines in runtime.sched and in the Ps, at each tick. Start finds
-//     runtime.sched by its contents too (census.go).
+//     runtime.sched by its contents too (findsched.go).
 //   - The number of timers of each P, to find deadlocks of the program (standstill.go).
 //   - Goroutine stacks and system stacks, within the bounds in their g.
 //   - runtime.moduledata and the tables that it points to, for inlined calls and for
@@ -52,7 +52,7 @@
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
 //     drain has package objects give them numbers (objectlist.go) and reads a channel's capacity.
 //   - Of a goroutine in [IO wait], the runtime.pollDesc whose address is on its stack (pollwaits.go). The drain asks the kernel what
-//     the descriptor is (farends.go): getsockname, getpeername, getsockopt, readlink.
+//     the descriptor is (farend.go): getsockname, getpeername, getsockopt, readlink.
 //
 // # Why it cannot fault
 //
@@ -89,7 +89,7 @@
 // default, our handler is set again and the event is counted. If the signal has another
 // handler, or the kernel refuses a system call, the session ends with an error.
 //
-// At each walk of a goroutine that does not run: that it did not run during the walk (visit.go
+// At each walk of a goroutine that does not run: that it did not run during the walk (stopped.go
 // lists the conditions). At each stack: that all PCs are in functions and that the outermost
 // one is in a function with which stacks begin. A stack that fails is dropped and counted as
 // torn. A goroutine that runs has a sample nevertheless, as one in code that Go has no tables for, or on
@@ -133,44 +133,51 @@
 //
 // # Files
 //
-// Who runs the code decides what it may do. In each group, and from group to group, most files use only those after them.
+// Who runs the code decides what it may do. In each group, and from group to group, nearly all files use only those after them.
 //
 // The session, on ordinary goroutines:
 //
-//   - threads.go: whether the program can have more threads, before Start
-//   - stop.go, setup.go: Stop; what Start makes and Stop gives back
+//   - start.go, stop.go, setup.go: Start and Stop; what Start makes and Stop gives back
+//   - findsched.go: where the runtime counts goroutines
 //   - verify_offsets.go, verify.go, verify_objects.go, verify_poll.go: the checks of Start
+//   - loop.go: the loop of the drain's goroutine, and how it waits for the next pass
 //   - look.go visits all goroutines once, at the end or when somebody asks
-//   - passes.go, rest.go: the loop of the drain's goroutine, and how it waits for the next pass
+//   - passes.go: a pass, and what it tells the handler
 //   - losses.go checks before each pass that signal and system calls still work
 //   - standstill.go: deadlocks of the program
-//   - native.go: Source and Start
+//   - native.go: Source
+//   - threads.go: whether the program can have more threads, before Start
 //   - refuse.go, race_off.go, race_on.go: programs in which Start does not try
 //
 // The drain, one ordinary goroutine:
 //
-//   - farends.go, objectlist.go, farend.go: what goroutines wait for
 //   - drain.go: records of the ring become samples
-//   - foreign.go: stacks that cannot be read, the handler's part too
-//   - estate.go, active.go: which goroutine is given CPU time
+//   - farends.go, objectlist.go: what goroutines wait for
+//   - active.go, estate.go: which goroutine is given CPU time
+//   - lacks.go: time of goroutines that no sample stands for
+//   - goroutine.go: what the drain knows of a goroutine
+//   - farend.go: what a descriptor is
 //   - stops.go: how often goroutines stop running
-//   - complete.go, begin.go, stacks.go: from PCs to frames
 //   - account.go, cpu.go: CPU time of the process and of each thread
+//   - stacks.go, complete.go, foreign.go, begin.go, frames.go: from PCs to frames
 //
-// The signal handler. Before its code, handler.go has the rules:
+// The signal handler. The rules are before its code:
 //
-//   - entry.go, stages.go, handler.go: where the kernel calls it, the functions that it calls through variables, what it does
-//   - objects.go, pollwaits.go, coroutine.go, unwind.go, visit.go: the visit of a goroutine that does not run
-//   - circle.go, outside.go, turns.go: which goroutines a tick visits
-//   - excess.go, pace.go: late ticks, and when the next one comes
-//   - cputimer.go, walk.go: threads and running goroutines record themselves
-//   - labels.go, census.go: labels and the number of goroutines, the drain's part too
+//   - handler.go: what it does; the ticks; its part of the checks of Start
+//   - cputimer.go, interrupt.go: threads and running goroutines record themselves
+//   - turns.go, outside.go, fetch.go, circle.go: which goroutines a tick visits
+//   - visit.go, coroutine.go, meet.go, mark.go: the visit of a goroutine that does not run
+//   - objects.go, pollwaits.go, stopped.go: what it waits for, and whether it has run since
+//   - walk.go, foreignwalk.go, head.go, unwind.go, labels.go: stacks and labels
+//   - newgs.go, census.go, excess.go, pace.go: new goroutines, their number, late ticks, and when the next one comes
 //   - context_amd64.go, context_arm64.go: the interrupted registers
 //
 // What all use:
 //
 //   - tick.go, signal.go: the thread of the ticks, its timer and signal
-//   - newgs.go, roster.go: the known goroutines; the handler's part is in newgs.go
+//   - roster.go: the known goroutines
 //   - clock.go: the time without a system call
+//   - ring.go: room in the ring
+//   - entry.go: where the kernel calls the handler
 //   - shared.go: the memory that handler and drain share, and who writes which field
 package native

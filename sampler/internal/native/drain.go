@@ -4,123 +4,16 @@ package native
 
 import (
 	"maps"
-	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
-	"github.com/gotach/profiler/internal/nocore"
-	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
-
-// drain takes records out of the ring and makes samples of them. It is ordinary Go.
-// When it is late, that costs only room in the ring.
-type drain struct {
-	s       *shared
-	l       *goruntime.Layout
-	out     source.Out
-	cfg     source.Config
-	bias    uint64 // of the image
-	roster  *roster
-	stacks  *stacks
-	objects *objects.List
-	image   *goruntime.Image
-	cycles  collections
-	ends    *descriptors
-	labels  *labelSets
-	gs      []goroutine           // by roster index
-	notSeen time.Duration         // time of goroutines that looks have found and no sample stands for
-	lacks   lacks                 // that of all goroutines
-	passed  time.Duration         // time of the last pass
-	left    map[uint64]goroutine  // by id: those whose g another goroutine has, and no look has noticed yet
-	system  map[uint64]systemKind // by startpc
-	created map[uint64]creation   // by gopc
-	start   uint64                // Config.Start on the handler's clock
-	now     time.Duration         // of the tick whose records follow
-	before  time.Duration         // of the tick before it
-	threads *threads
-	estates map[uint64]*estate // by gopc
-	nocores nocore.Balances
-	account *account // nil: the self-check
-	end     bool     // this is the last pass
-	torn    int64    // stacks that do not end where they must
-	work    int64    // stack records so far, recSame and recStack
-	reading uint64   // cycles spent on all records
-	unread  error    // of the latest refresh of the roster
-	sample  source.Sample
-}
-
-// goroutine is what the drain knows of the goroutine at a roster index.
-type goroutine struct {
-	id      uint64
-	parked  *stack         // its stack at its last visit in turn
-	last    time.Duration  // time of its last sample
-	status  tachyon.Status // of parked, without Moved
-	seq     uint8          // trackingSeq at the visit that found parked
-	ran     bool           // it ran at its last sample, or was in a system call with its P
-	seen    bool           // it has a sample
-	skip    bool           // Out does not want samples of it
-	quiet   bool           // only its CPU time is sampled
-	told    bool           // Out knows it
-	system  systemKind
-	labelID int // labelSet.id; -1: labels that are in no set
-	labels  map[string]string
-	wait    uint64   // address of the object that it waits for, with the stack parked; 0: none
-	waits   []uint64 // addresses of a select's other channels
-	numbers int32    // the list's Numbers when the numbers of these objects were last looked up
-
-	created   uint64          // its gopc
-	computing *stack          // of its last record while it ran
-	runs      uint64          // headRuns of its last record while it ran
-	debts     []debt          // what it is owed
-	owes      time.Duration   // the sum
-	ahead     time.Duration   // CPU time that its samples have in advance
-	balance   *nocore.Balance // of its go statement
-
-	stops stops
-}
-
-// systemKind distinguishes the runtime's goroutines from the program's, by the function that
-// they start with.
-type systemKind uint8
-
-const (
-	userGoroutine systemKind = iota
-	mainGoroutine
-	systemGoroutine
-	callbackGoroutine // the runtime's, except while it calls finalizers and cleanups
-)
-
-// kind classifies a goroutine by its first function, as runtime.isSystemGoroutine does.
-func (d *drain) kind(startpc uint64) systemKind {
-	k, ok := d.system[startpc]
-	if !ok {
-		name := ""
-		if f := runtime.FuncForPC(uintptr(startpc)); f != nil {
-			name = f.Name()
-		}
-		switch name {
-		case "runtime.main":
-			k = mainGoroutine
-		case "runtime.corostart", "runtime.handleAsyncEvent":
-		case "runtime.runFinalizers", "runtime.runfinq", "runtime.runCleanups":
-			k = callbackGoroutine
-		default:
-			if strings.HasPrefix(name, "runtime.") {
-				k = systemGoroutine
-			}
-		}
-		d.system[startpc] = k
-	}
-	return k
-}
 
 // pass takes all records out of the ring that are in it now.
 func (d *drain) pass() {
@@ -214,9 +107,6 @@ func (d *drain) unmoved(g *goroutine, t time.Duration) {
 	}
 	d.emit(g, g.parked, g.status, t, 0)
 }
-
-// time converts a time of the handler's clock.
-func (d *drain) time(ns uint64) time.Duration { return time.Duration(ns - d.start) }
 
 // ended handles a recGone record. Until the end that the record says, the goroutine counts as being
 // where its last visit found it. If no visit has recorded it, its time is not seen.
@@ -370,25 +260,6 @@ func (d *drain) goroutine(r record) *goroutine {
 	return g
 }
 
-// statusOf returns the status of a sample of g with stack s, without OnCPU.
-func statusOf(now uint32, g *goroutine, s *stack) (status tachyon.Status) {
-	switch now {
-	case goruntime.GRunning:
-		status = tachyon.HasGIL
-	case goruntime.GRunnable, goruntime.GPreempted:
-		status = tachyon.GILRequested
-	case goruntime.GSyscall:
-		status = tachyon.Unknown
-	}
-	if s.panicking {
-		status |= tachyon.HasException
-	}
-	if g.system == mainGoroutine {
-		status |= tachyon.MainThread
-	}
-	return status
-}
-
 // meet begins with a goroutine at its first record.
 func (d *drain) meet(g *goroutine, r record) {
 	*g = goroutine{id: r[headGoid], system: d.kind(r[headStartPC])}
@@ -412,25 +283,6 @@ func (d *drain) tell(g *goroutine, r record) bool {
 		d.lacks.owned += max(0, d.now-d.time(r[headBefore]))
 	}
 	return g.told
-}
-
-// creation is a go statement: its function, and its file and line.
-type creation struct{ by, at string }
-
-// creation returns the go statement at a PC as runtime.printcreatedby prints it: the function
-// that contains the code, and file and line of the innermost inlined call there. Goroutines
-// of one go statement share the strings.
-func (d *drain) creation(gopc uint64) creation {
-	c, ok := d.created[gopc]
-	if ok {
-		return c
-	}
-	if runtime.FuncForPC(uintptr(gopc)) != nil {
-		frames := d.stacks.frames(uintptr(gopc))
-		c.by, c.at = frames[len(frames)-1].Function, place(frames[0].File, frames[0].Line)
-	}
-	d.created[gopc] = c
-	return c
 }
 
 // relabel reports a goroutine's labels to Out if they have changed. They hold from t on.
@@ -457,49 +309,3 @@ func (d *drain) relabel(g *goroutine, r record, t time.Duration) {
 		d.out.Labels(g.id, t, labels)
 	}
 }
-
-// emit passes a sample to Out, after those of what the goroutine is owed. It drops a sample that is not later than the
-// goroutine's last one: a thread may answer a signal after the goroutine was visited. The goroutine's first
-// sample stands for gap.
-func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
-	if g.owes >= time.Microsecond && (!g.seen || t > g.last) {
-		d.repay(g, t, gap)
-		if g.seen && t-g.last < time.Microsecond {
-			return
-		}
-	}
-	d.sampled(g, s, status, t, gap)
-}
-
-// sampled passes a sample to Out, as emit, but without what the goroutine is owed.
-func (d *drain) sampled(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
-	if g.seen && t <= g.last || len(s.ids) == 0 {
-		return
-	}
-	if status&(tachyon.HasGIL|tachyon.OnCPU) == tachyon.HasGIL {
-		ran := gap
-		if g.seen {
-			ran = t - g.last
-		}
-		g.balance.Told(ran)
-	}
-	d.lacks.sampled(g, t, gap)
-	g.seen, g.last = true, t
-	d.sample = source.Sample{
-		Goroutine: g.id,
-		System:    g.system == systemGoroutine || g.system == callbackGoroutine && !s.user,
-		Status:    status,
-		Time:      t,
-		Gap:       gap,
-		Stops:     g.stops.untold,
-		Stack:     s.ids,
-		Object:    s.object,
-	}
-	if s.leaf != 0 {
-		d.sample.Leaf = s.leaf - d.bias
-	}
-	g.stops.untold = source.Stops{}
-	d.out.Sample(&d.sample)
-}
-
-func place(file string, line int) string { return file + ":" + strconv.Itoa(line) }

@@ -8,9 +8,6 @@ import "unsafe"
 // returns to.
 var handlerPC, restorerPC uintptr
 
-// signalPC is the entry of onSignal, which sigtramp calls with the compiler's calling convention.
-var signalPC = entry(onSignal)
-
 // entry returns the code address of a function.
 func entry[F any](f F) uintptr {
 	return **(**uintptr)(unsafe.Pointer(&f))

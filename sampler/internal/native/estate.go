@@ -12,12 +12,6 @@ import (
 // goroutine that the same go statement starts is given it. So the CPU time of all goroutines of that statement
 // is right. If there is none within a second, the time is that of an unknown goroutine.
 
-// estate is what ended goroutines of a go statement were owed.
-type estate struct {
-	debts []debt
-	since time.Duration
-}
-
 // estateKept is for how long an estate waits for a goroutine.
 const estateKept = time.Second
 

@@ -7,13 +7,55 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/tachyon"
 )
+
+const (
+	maxDescriptors = 1 << 16 // that are remembered; then all are asked for again
+	surelySame     = 5 * time.Second
+)
+
+// descriptors has the open files that goroutines have waited for.
+type descriptors struct {
+	known     map[uint64]descriptor // by the address of the pollDesc
+	listening map[uint16]bool       // ports on which the program has accepted connections
+}
+
+// descriptor is one use of a pollDesc. PollFDSeq has some 19 bits and wraps around, so after surelySame the kernel is asked again.
+type descriptor struct {
+	seq  uint64
+	saw  time.Duration
+	end  farEnd
+	lost bool // it was closed before the kernel was asked
+}
+
+func newDescriptors() *descriptors { return &descriptors{known: map[uint64]descriptor{}} }
+
+// ask asks the kernel what a descriptor is. It returns false if the descriptor is no longer the one whose use had the count
+// seq, which is at seqAt.
+func (e *descriptors) ask(seqAt uintptr, seq uint64, fd int) (farEnd, bool) {
+	if mem.LoadAcquire(seqAt) != seq {
+		return farEnd{}, false
+	}
+	if e.listening == nil {
+		e.listening = listeners()
+	}
+	end, port := describeDescriptor(fd, e.listening)
+	if mem.LoadAcquire(seqAt) != seq {
+		return farEnd{}, false
+	}
+	if end.kind == tachyon.ObjectListener && port != 0 && strings.HasPrefix(end.name, "tcp ") { // UDP has ports of its own
+		e.listening[port] = true
+	}
+	return end, true
+}
 
 // farEnd is what a descriptor refers to.
 type farEnd struct{ kind, name string }

@@ -3,11 +3,7 @@
 package native
 
 import (
-	"strings"
-	"time"
-
 	"github.com/gotach/profiler/internal/mem"
-	"github.com/gotach/profiler/tachyon"
 )
 
 // The drain's part of which file or connection a goroutine in [IO wait] waits for (pollwaits.go has the handler's). What a
@@ -16,27 +12,6 @@ import (
 //
 // Descriptors with one name are one object, such as all connections to a database: a program may make a new one for each request. The
 // first names get a number at once. Later ones need a place, as other objects do (package objects).
-
-const (
-	maxDescriptors = 1 << 16 // that are remembered; then all are asked for again
-	surelySame     = 5 * time.Second
-)
-
-// descriptors has the open files that goroutines have waited for.
-type descriptors struct {
-	known     map[uint64]descriptor // by the address of the pollDesc
-	listening map[uint16]bool       // ports on which the program has accepted connections
-}
-
-// descriptor is one use of a pollDesc. PollFDSeq has some 19 bits and wraps around, so after surelySame the kernel is asked again.
-type descriptor struct {
-	seq  uint64
-	saw  time.Duration
-	end  farEnd
-	lost bool // it was closed before the kernel was asked
-}
-
-func newDescriptors() *descriptors { return &descriptors{known: map[uint64]descriptor{}} }
 
 // waitsFor notes what a record's goroutine waits for. s is the stack of the record. waitsFor returns
 // the stack with the number of the object, connection or file, or s if there is none.
@@ -78,25 +53,6 @@ func (d *drain) pollsFor(r record, s *stack) *stack {
 		return d.stacks.numbered(s, x)
 	}
 	return s
-}
-
-// ask asks the kernel what a descriptor is. It returns false if the descriptor is no longer the one whose use had the count
-// seq, which is at seqAt.
-func (e *descriptors) ask(seqAt uintptr, seq uint64, fd int) (farEnd, bool) {
-	if mem.LoadAcquire(seqAt) != seq {
-		return farEnd{}, false
-	}
-	if e.listening == nil {
-		e.listening = listeners()
-	}
-	end, port := describeDescriptor(fd, e.listening)
-	if mem.LoadAcquire(seqAt) != seq {
-		return farEnd{}, false
-	}
-	if end.kind == tachyon.ObjectListener && port != 0 && strings.HasPrefix(end.name, "tcp ") { // UDP has ports of its own
-		e.listening[port] = true
-	}
-	return end, true
 }
 
 // learn notes that a page has pollDescs if a word from a stack is the address of one there. gp is the goroutine that had it.

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
 )
 
@@ -24,10 +23,17 @@ import (
 // ours is pending, and ours is lost while the runtime's is pending. So Go's handler also runs
 // after one of our signals if the runtime waits for an answer (m.signalPending). And a signal
 // that is not ours makes the thread answer ours too.
+//
+// Some functions are stages: they are called through a variable, which nothing writes. The linker bounds chains of nosplit
+// calls by the room that a goroutine's stack has left, although the handler runs on a signal stack. A call through a
+// variable ends a chain. Builds without optimisation have long chains. What a stage gets a pointer to would be
+// allocated on the heap, if it was on the stack. So the address of a variable of the caller is given as a uintptr.
+
+// signalPC is the entry of onSignal, which sigtramp calls with the compiler's calling convention.
+var signalPC = entry(onSignal)
 
 const (
 	siTimer = ^uint32(1) // si_code SI_TIMER, -2
-	siQueue = ^uint32(0) // si_code SI_QUEUE, -1
 	siTKill = ^uint32(5) // si_code SI_TKILL, -6
 
 	probeTag = 1 << 46 // in the value of a signal of checkVDSO
@@ -119,6 +125,8 @@ func takeTicks(s *shared, ctx uintptr) {
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.staying)), 0)
 }
 
+var callStay = takeTicks
+
 // onTick takes a tick.
 //
 //go:nosplit
@@ -144,284 +152,57 @@ func onTick(s *shared) {
 	next(s)
 }
 
-// interruptAll makes running goroutines record themselves, and visits those in a system call
-// that still have their P. It visits a goroutine at once that ran at the last tick and does not
-// run now: otherwise the time since its last sample would count as running.
+var callTick = onTick
+
+// noteProbe counts signals by which the program has preempted a thread, by the value of m.signalPending. It
+// counts signals of the timer of checkVDSO that came while the thread was not on its goroutine's stack, by whether
+// m.vdsoSP and m.vdsoPC fit that stack.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func interruptAll(s *shared) {
-	n := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
-	for i := uint64(0); i < n; i++ {
-		last := uintptr(mem.Load64(s.slot(i) + slotLast*8))
-		called := callInterrupt(s, i)
-		now := uintptr(mem.Load64(s.slot(i) + slotLast*8))
-		if called == 0 && last != now && keepsP(s, last, i) {
-			called = last
+func noteProbe(s *shared, ctx uintptr, timer bool) {
+	if !timer {
+		m := s.mOfThread()
+		if m == 0 {
+			return
 		}
-		if called != 0 {
-			callVisit(s, called, 0, ^uint64(0))
-			mem.Store64(s.slot(i)+slotLast*8, uint64(called))
-			now = called
+		if mem.Load32(m+s.Off.MSignalPending) == 1 {
+			mem.StoreRelease(uintptr(unsafe.Pointer(&s.askedM)), uint64(m))
+			mem.Add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
+		} else {
+			mem.Add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
 		}
-		if last != 0 && last != now {
-			callVisit(s, last, 0, ^uint64(0))
-		}
+		return
 	}
-}
-
-// keepsP reports whether a goroutine is in a system call and will have P i again when it ends.
-// In Go 1.25 that P has no M meanwhile.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func keepsP(s *shared, g uintptr, i uint64) bool {
-	if g == 0 || mem.Load32(g+s.Off.GStatus) != goruntime.GSyscall {
-		return false
-	}
-	p, m := uintptr(mem.Load64(s.procs+uintptr(i)*8)), uintptr(mem.Load64(g+s.Off.GM))
-	return m != 0 && mem.Load32(p+s.Off.PStatus) == goruntime.PSyscall && uintptr(mem.Load64(m+s.Off.MOldP)) == p
-}
-
-// monotonic returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times.
-// The handler cannot use the vDSO, and a system call is slow. So it mostly computes the time
-// from the cycle counter and the drain's last reading of both clocks.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func monotonic(s *shared) uint64 {
-	return max(s.timeNow(uintptr(unsafe.Pointer(&s.timespec))), s.now+1)
-}
-
-// timeNow returns the time on CLOCK_MONOTONIC. at is memory for a timespec. It returns 0 if the kernel refuses to say.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (s *shared) timeNow(at uintptr) uint64 {
-	n := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.clockAt)))
-	c := uintptr(unsafe.Pointer(&s.clocks)) + uintptr(n&1)*unsafe.Sizeof(clock{})
-	ns, passed := mem.Load64(c), mem.Cycles()-mem.Load64(c+8)
-	mem.Fence()
-	// The place of a reading is written again only after the next reading, in the other place, has become the current one.
-	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.clockAt))) == n && passed < mem.Load64(c+24) {
-		return ns + passed*mem.Load64(c+16)>>32
-	}
-	return cpuClock(unix.CLOCK_MONOTONIC, at)
-}
-
-// room makes n contiguous words of the ring available. It returns false if the drain is too
-// far behind.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func room(s *shared, n uint64) bool {
-	pos := (s.write + s.ringAt) & (ringWords - 1)
-	pad := uint64(0)
-	if pos+n > ringWords {
-		pad = ringWords - pos
-	}
-	if s.write+pad+n-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords {
-		return false
-	}
-	if pad != 0 {
-		mem.Store64(s.ring+uintptr(pos)*8, recPad|pad<<8)
-		s.write += pad
-	}
-	return true
-}
-
-// nearlyFull reports whether visits in turn must wait until the drain has read more of the ring. The rest
-// of it is for goroutines that run: a visit can come later, but a running goroutine's CPU time would
-// be given to others.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func nearlyFull(s *shared) bool {
-	return s.write-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail))) > ringWords-ringKept
-}
-
-// interrupt copies the record that P i's thread has made since the last tick to the ring.
-// Then it sends a signal to the thread that has the P now, so that its goroutine is recorded. If
-// that goroutine is in a system call, interrupt returns it instead. Otherwise it returns 0.
-//
-// The M comes from the P, so the cost does not depend on the number of goroutines. If p.m
-// reads the same before and after, the M had the P all the time. So the reads of m.curg and
-// m.procid between are valid, and curg is a g, which is never freed.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func interrupt(s *shared, i uint64) uintptr {
-	slot := s.slot(i)
-	state := mem.LoadAcquire(slot)
-	if state&0xff == slotFilled || state&0xff == slotFree {
-		mem.Store64(slot+slotLast*8, 0)
-	}
-	if state&0xff == slotFilled {
-		harvest(s, slot)
-		state = state &^ 0xff
-		mem.StoreRelease(slot, state)
-	}
-	if mem.Load64(uintptr(unsafe.Pointer(&s.quiet))) != 0 {
-		return 0
-	}
-	p := uintptr(mem.Load64(s.procs + uintptr(i)*8))
-	switch mem.Load32(p + s.Off.PStatus) {
-	case goruntime.PRunning:
-	case goruntime.PSyscall:
-		s.found++ // until the runtime takes the P away
-		return 0
-	default:
-		return 0
-	}
-	m := uintptr(mem.Load64(p + s.Off.PM))
-	if m == 0 {
-		return 0
-	}
-	mem.Fence()
+	m := uintptr(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeM))))
 	g := uintptr(mem.Load64(m + s.Off.MCurG))
-	tid := mem.Load64(m + s.Off.MProcID)
-	mem.Fence()
-	if uintptr(mem.Load64(p+s.Off.PM)) != m || tid == 0 || tid == s.tid {
-		return 0
+	if g == 0 {
+		return // the scheduler is at work
 	}
-	if g != 0 && g != uintptr(s.drainG) {
-		s.found++
+	lo, hi := uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
+	if sp := uintptr(mem.Load64(ctx + ctxSP)); sp < lo || sp >= hi {
+		mem.Add64(uintptr(unsafe.Pointer(&s.probeOutside)), 1)
+		if inVDSO(s, m, lo, hi) {
+			mem.Add64(uintptr(unsafe.Pointer(&s.probeVDSO)), 1)
+		}
 	}
-	if g == 0 || !onCPU(s, g, m) {
-		if g != 0 && mem.Load32(g+s.Off.GStatus) == goruntime.GSyscall {
-			return g // it is visited, not interrupted
+}
+
+var callProbe = noteProbe
+
+// mOfThread returns the M of the calling thread, 0 if it has no P.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *shared) mOfThread() uintptr {
+	tid := uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
+	for i := uint64(0); i < mem.LoadAcquire(uintptr(unsafe.Pointer(&s.nprocs))); i++ {
+		p := uintptr(mem.Load64(s.procs + uintptr(i)*8))
+		if m := uintptr(mem.Load64(p + s.Off.PM)); m != 0 && mem.Load64(m+s.Off.MProcID) == tid {
+			return m
 		}
-		callScheduling(s, tid)
-		return 0
-	}
-	if state&0xff != slotFree {
-		// The thread has not answered yet. Either it waits for a core: then its goroutine does
-		// not advance, and the later record is right for this tick too. Or it blocks the signal
-		// for now, see recordBlocked.
-		if uintptr(mem.Load64(slot+slotM*8)) == m && s.ticks-mem.Load64(slot+slotSince*8) < 1000 {
-			mem.Store64(slot+slotTime*8, s.now)
-			callBlocked(s, slot, g, tid)
-			return 0
-		}
-		if state&0xff != slotSent || !mem.Cas64(slot, state, (state&^0xff)+0x100) {
-			return 0
-		}
-		s.lost++
-		state = (state &^ 0xff) + 0x100
-	}
-	gen := state >> 8 & 0xffffffff
-	mem.Store64(slot+slotM*8, uint64(m))
-	mem.Store64(slot+slotTID*8, tid)
-	mem.Store64(slot+slotTime*8, s.now)
-	mem.Store64(slot+slotFirst*8, s.now)
-	mem.Store64(slot+slotBefore*8, s.before)
-	mem.Store64(slot+slotSince*8, s.ticks)
-	mem.Store64(slot+slotChecked*8, s.now)
-	mem.Store64(slot+slotClock*8, 0)
-	mem.StoreRelease(slot, state&^0xff|slotSent)
-	s.info[0] = s.signal
-	s.info[1] = uint64(siQueue)
-	s.info[2] = s.pid
-	s.info[3] = s.tag>>48<<48 | gen<<16 | i
-	s.sent++
-	mem.Store64(slot+slotLast*8, uint64(g))
-	if r := mem.Syscall(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(s.pid), uintptr(tid), uintptr(s.signal), uintptr(unsafe.Pointer(&s.info)), 0, 0); r != 0 {
-		s.refused = uint64(-r)
-		if -r != uintptr(unix.ESRCH) {
-			s.lost++
-		}
-		mem.Cas64(slot, state&^0xff|slotSent, (state&^0xff)+0x100)
 	}
 	return 0
-}
-
-// harvest copies a filled slot's record to the ring.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func harvest(s *shared, slot uintptr) {
-	n := mem.Load64(slot + slotCount*8)
-	if n == 0 {
-		return
-	}
-	if !room(s, n) {
-		s.dropped++
-		return
-	}
-	to := s.words(s.write)
-	for i := uintptr(0); i < uintptr(n); i++ {
-		mem.Store64(to+i*8, mem.Load64(slot+(slotRecord+i)*8))
-	}
-	s.write += n
-}
-
-// onInterrupt records the goroutine that this thread runs. It returns 0 if the runtime has
-// not asked this thread for preemption. The runtime sets m.signalPending before it sends its
-// signal, so a signal that was lost because ours was pending is noticed here. A signal that
-// is still to come is then handled twice, which does no harm.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func onInterrupt(s *shared, value uint64, ctx uintptr) uintptr {
-	i, gen := value&0xffff, value>>16&0xffffffff
-	if i >= maxProcs {
-		return 1
-	}
-	slot := s.slot(i)
-	if !mem.Cas64(slot, gen<<8|slotSent, gen<<8|slotFilling) {
-		// This signal is out of date. While the thread had no core, its P can have gone to another
-		// thread and come back. The signal that was sent then was lost while this one was pending.
-		callOther(s, ctx)
-		return 1
-	}
-	return fill(s, slot, gen, ctx)
-}
-
-// onOther handles a signal that is not ours. If this thread has not answered our signal, ours
-// may have been lost while the other was pending. So onOther answers it.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func onOther(s *shared, ctx uintptr) {
-	tid := uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
-	n := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.nprocs)))
-	for i := uint64(0); i < n; i++ {
-		slot := s.slot(i)
-		st := mem.LoadAcquire(slot)
-		if st&0xff == slotSent && mem.Load64(slot+slotTID*8) == tid && mem.Cas64(slot, st, st&^0xff|slotFilling) {
-			fill(s, slot, st>>8, ctx)
-		}
-	}
-}
-
-// fill writes the thread's record into a slot that the thread has taken. It returns the same
-// as onInterrupt.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func fill(s *shared, slot uintptr, gen uint64, ctx uintptr) uintptr {
-	t := mem.Cycles()
-	mem.Store64(slot+slotAsked*8, 1)
-	n := uint64(callRecord(s, slot, ctx))
-	mem.Store64(slot+slotCount*8, n)
-	mem.Add64(uintptr(unsafe.Pointer(&s.answered)), 1)
-	if n == 0 {
-		mem.Add64(uintptr(unsafe.Pointer(&s.unread)), 1)
-	}
-	// The thread may have lost its core meanwhile; that time is no cost.
-	mem.Add64(uintptr(unsafe.Pointer(&s.handling)), min(mem.Cycles()-t, s.tornAfter/4))
-	asked := uintptr(mem.Load64(slot + slotAsked*8))
-	mem.StoreRelease(slot, gen<<8|slotFilled)
-	return asked
 }

@@ -106,6 +106,8 @@ func copyLabels(s *shared, p, dst, scratch uintptr) uintptr {
 	return uintptr(1 + n + (bytes+7)/8)
 }
 
+var callLabels = copyLabels
+
 // vmRead reads n bytes at addr, which may be unmapped, to dst. scratch has room for two
 // iovecs.
 //

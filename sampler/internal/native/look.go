@@ -20,18 +20,6 @@ const askedLook = 2 * time.Second
 // Looks that are asked for take at most one part in lookPart of a core on the tick thread.
 const lookPart = 10
 
-// sweepWords is the most words that sweep writes of a goroutine that rests, on average.
-const sweepWords = 3
-
-// sweepTries is the number of times that sweep tries to visit a goroutine.
-const sweepTries = 4
-
-// looks are those that Look has asked for.
-type looks struct {
-	took  time.Duration // CPU time of the tick thread in the latest one
-	ended time.Time
-}
-
 // Look asks for a sample of every goroutine; see source.Source.
 func (n *Source) Look() <-chan struct{} {
 	c := make(chan struct{})
@@ -89,57 +77,6 @@ func (n *Source) lookOnce(most time.Duration, last bool) {
 				return // mostly one tick is enough
 			}
 		}
-	}
-}
-
-// sweep records each goroutine of the roster after each call of lookOnce, a rest up to now too. It goes by the numbers of the
-// entries, because these change their circles meanwhile. All are recorded at one tick. If there is not enough
-// room for all their stacks, the next ticks go on, and then it begins anew: a rest takes sweepWords at most. Only of so many
-// goroutines that the ring has no room for their rests, they are recorded at several ticks. It is a stage.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func sweep(s *shared) {
-	asked := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.sweeps)))
-	if asked == s.sweeping {
-		return
-	}
-	if asked != s.sweptFor {
-		s.sweptFor, s.sweepAt = asked, 0
-	}
-	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	one := sweepWords*total <= ringWords-ringKept
-	if s.sweepAt == 0 {
-		if one && s.write-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail)))+sweepWords*total > ringWords-ringKept {
-			return // until the drain has made room
-		}
-		s.sweepFrom = s.ticks
-	}
-	for ; s.sweepAt < total; s.sweepAt++ {
-		fetch(s, s.sweepAt+fetchAhead, total)
-		entry := s.entry(s.sweepAt)
-		if mem.Load64(entry+entryNext*8) == 0 {
-			continue
-		}
-		g := uintptr(mem.Load64(entry + entryG*8))
-		// A visit fails while the goroutine parks, and if this thread loses its core meanwhile.
-		for try := 0; try < sweepTries && mem.Load64(entry+entryLooked*8) != s.now; try++ {
-			if !visitTimed(s, g, entry, s.sweepAt) {
-				return
-			}
-		}
-		if mem.Load64(entry+entryLooked*8) != s.now && !callUnmoved(s, entry, s.sweepAt) {
-			return
-		}
-	}
-	if one && s.sweepFrom != s.ticks {
-		s.sweepAt = 0
-		return
-	}
-	s.sweeping = asked
-	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.ending))) != 0 {
-		mem.StoreRelease(uintptr(unsafe.Pointer(&s.leave)), 1)
 	}
 }
 

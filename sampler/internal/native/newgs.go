@@ -15,9 +15,6 @@ import (
 // server that keeps goroutines has new gs all the time. Their goroutines can be as short as others. So
 // ticks read the list themselves and add what is new to the roster, and the drain only follows.
 
-// newAtOnce is the number of new entries that one call of the kernel reads.
-const newAtOnce = 32
-
 // addNew adds the gs that the runtime has made since the tick before to the roster. It takes no longer
 // than visits may take; a later tick reads the rest.
 //
@@ -36,6 +33,8 @@ func addNew(s *shared) {
 	}
 	s.listedAt = s.now
 }
+
+var callAdd = addNew
 
 // readNew adds some entries of the runtime's list, which has n at least. It returns false if the next one
 // must wait for another tick.
@@ -130,38 +129,4 @@ func (r *roster) handOver(now uint64) error {
 	s.listed, s.listedAt, s.most = r.read, now, uint64(min(maxTracked, maxChunks*chunkSize))
 	s.adds = 1
 	return r.mapAhead()
-}
-
-// follow takes over the entries that ticks have added. It returns false if they add no more.
-func (r *roster) follow() (bool, error) {
-	s := r.s
-	if s.adds == 0 {
-		return false, nil
-	}
-	full := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.full))) != 0
-	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
-	for i := r.taken; i < total; i++ {
-		r.index[mem.Load64(s.entry(i)+entryG*8)] = uint32(i)
-	}
-	r.taken, r.read = total, mem.LoadAcquire(uintptr(unsafe.Pointer(&s.listed)))
-	if full {
-		s.adds = 0
-		return false, nil
-	}
-	return true, r.mapAhead()
-}
-
-// aheadChunks is the number of chunks that are mapped ahead at least. Memory that is not used takes no room.
-const aheadChunks = 16
-
-// mapAhead maps memory for entries that ticks may add before the next call: for as many as there are.
-func (r *roster) mapAhead() error {
-	want := min(2*int(r.taken)+aheadChunks*chunkSize, int(r.s.most)+chunkSize-1, maxChunks*chunkSize)
-	for len(r.chunks) < want>>chunkBits {
-		if err := r.mapChunk(); err != nil {
-			return err
-		}
-	}
-	mem.StoreRelease(uintptr(unsafe.Pointer(&r.s.mapped)), uint64(len(r.chunks))<<chunkBits)
-	return nil
 }

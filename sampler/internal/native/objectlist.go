@@ -3,7 +3,6 @@
 package native
 
 import (
-	"runtime/debug"
 	"slices"
 
 	"github.com/gotach/profiler/internal/goruntime"
@@ -12,14 +11,6 @@ import (
 )
 
 // The drain's part of what goroutines wait for. package objects gives the objects numbers, and the number is the line of the wait frame.
-
-// collections counts those of the garbage collector.
-type collections struct{ stats debug.GCStats }
-
-func (c *collections) count() int64 {
-	debug.ReadGCStats(&c.stats)
-	return c.stats.NumGC
-}
 
 // objectOf notes which object a record's goroutine waits for. s is the stack of the record. objectOf returns the stack with the
 // object's number, or s if there is none.

@@ -30,32 +30,6 @@ const (
 	mostBits = 512
 )
 
-// leaveOut notes that an entry is in no circle.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func leaveOut(s *shared, index uint64) {
-	word, bit := s.outside+uintptr(index>>6*8), uint64(1)<<(index&63)
-	if old := mem.Load64(word); old&bit == 0 {
-		mem.Store64(word, old|bit)
-		s.outs++
-	}
-}
-
-// takeIn notes that an entry is in a circle.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func takeIn(s *shared, index uint64) {
-	word, bit := s.outside+uintptr(index>>6*8), uint64(1)<<(index&63)
-	if old := mem.Load64(word); old&bit != 0 {
-		mem.Store64(word, old&^bit)
-		s.outs--
-	}
-}
-
 // join checks entries that are in no circle, the new ones first, and adds those that are alive to
 // the active circle. It visits some of them, at most half of n, rounded up, and returns their
 // number. While it finds some it goes on: many goroutines may have begun at once. It is a stage.
@@ -117,3 +91,5 @@ func join(s *shared, n uint64) (joined uint64) {
 	}
 	return joined
 }
+
+var callJoin = join

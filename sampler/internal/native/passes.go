@@ -5,7 +5,6 @@ package native
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"time"
 	"unsafe"
 
@@ -13,52 +12,8 @@ import (
 
 	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/cost"
-	"github.com/gotach/profiler/sampler/internal/deadlock"
 	"github.com/gotach/profiler/tachyon"
 )
-
-// loop is the drain's goroutine.
-func (n *Source) loop(up chan struct{}) {
-	defer close(n.done)
-	defer n.caught()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	runtime.LockOSThread() // so that each pass has a time slice of its own, see own.Turn
-	defer runtime.UnlockOSThread()
-	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.drainG)), uint64(mem.Getg()))
-	close(up)
-	standstill := newStandstill(n)
-	ran := ^uint64(0)
-	for {
-		now := mem.LoadAcquire(uintptr(unsafe.Pointer(&n.s.ran)))
-		idle := now == ran
-		if ran = now; !n.rest(idle, standstill.soon) {
-			return
-		}
-		if err := n.losses(); err != nil {
-			n.mute = true
-			n.s.quiet = 1
-			n.drain.threads.stopAll()
-			n.ticker.deleteTimer()
-			n.ticker.leave() // if it returns false, the tick that is under way ends as usual: it still has all that it uses
-			n.drain.out.Fail(fmt.Errorf("native: %w", err))
-		}
-		n.pass()
-		n.answer()
-		if standstill.look(time.Now()) {
-			n.drain.out.Fail(deadlock.Err)
-			return
-		}
-	}
-}
-
-// caught recovers from a panic of the drain or of Out, so that it does not end the program.
-// It reports the panic to the sampler, which stops the source.
-func (n *Source) caught() {
-	if r := recover(); r != nil {
-		n.broken = true
-		n.drain.out.Fail(fmt.Errorf("native: %v", r))
-	}
-}
 
 // pass drains the ring once and sets the quota of visits for the next ticks.
 func (n *Source) pass() {
@@ -146,4 +101,25 @@ func (n *Source) limit() {
 	}
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.mostLooks)), uint64(n.budget.Share(n.cfg.MayUse())/stillLooksPart/each))
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.visitLimit)), s.tornAfter/perMicrosecond*(min(s.period, uint64(longestVisits))/1000)/2)
+}
+
+// begin sets the tick's period and returns when the first is due.
+func (n *Source) begin(period uint64) uint64 {
+	s := n.s
+	now := monotonicNow()
+	s.asked, s.period, s.deadline, s.now, s.before = period, period, now+period, now, now
+	s.others, s.measured, s.passing, s.ownUntil, s.passDue = 0, 0, 0, 0, ^uint64(0)
+	s.forCost, s.running = 0, 0
+	s.lastRan, s.awake, s.idle, s.forIdle, s.ran, s.hurry, s.asleep = now, uint64(idleAfter), 0, 0, 0, 0, 0
+	readClock(s)
+	if s.sched != 0 {
+		s.living, s.area = s.count(), 0
+	}
+	s.news, s.wanted = 0, 0
+	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
+	s.looks, s.looking, s.sweeping, s.ending = 0, 0, s.sweeps, 0
+	n.budget = cost.NewBudget(n.cfg.Budget, n.cfg.Rate, n.clocks())
+	n.limit()
+	allot(s, n.budget.Quota)
+	return s.deadline
 }

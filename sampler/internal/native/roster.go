@@ -8,9 +8,10 @@ import (
 	"os"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
-	"golang.org/x/sys/unix"
 )
 
 // roster is the handler's own copy of runtime.allgs and runtime.allp. The runtime never frees
@@ -246,39 +247,44 @@ func (r *roster) refreshProcs() error {
 	return nil
 }
 
-// begin prepares the roster for a session: it forgets what earlier ticks noted, and puts all living goroutines into the still
-// circle (turns.go). No tick may be under way. Without begin, in a program that once had many goroutines, ticks would
-// take seconds to find the few that are left.
-func (r *roster) begin(now uint64) {
-	s := r.s
-	s.moving, s.active, s.still = circle{}, circle{}, circle{}
-	s.met, s.probe, s.outs = r.taken, 0, 0
-	for i := range s.met {
-		takeIn(s, i)
-	}
-	s.outs = 0
-	for i := range s.met {
-		entry := s.entry(i)
-		for word := uintptr(entryG + 1); word < entryWords; word++ {
-			mem.Store64(entry+word*8, 0)
-		}
-		mem.Store64(entry+entryLooked*8, now)
-		g := uintptr(mem.Load64(entry + entryG*8))
-		if goruntime.Alive(mem.Load32(g + s.Off.GStatus)) {
-			mem.Store64(entry+entryGoid*8, mem.Load64(g+s.Off.GID))
-			mem.Store64(entry+entryFrom*8, now)
-			mem.Store64(entry+entryMark*8, mark(s, g))
-			enter(s, &s.still, i, now)
-		} else {
-			leaveOut(s, i)
-		}
-	}
-}
-
 // free unmaps the entries. No handler may run.
 func (r *roster) free() {
 	for _, m := range r.chunks {
 		unix.Munmap(m)
 	}
 	r.chunks = nil
+}
+
+// follow takes over the entries that ticks have added. It returns false if they add no more.
+func (r *roster) follow() (bool, error) {
+	s := r.s
+	if s.adds == 0 {
+		return false, nil
+	}
+	full := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.full))) != 0
+	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	for i := r.taken; i < total; i++ {
+		r.index[mem.Load64(s.entry(i)+entryG*8)] = uint32(i)
+	}
+	r.taken, r.read = total, mem.LoadAcquire(uintptr(unsafe.Pointer(&s.listed)))
+	if full {
+		s.adds = 0
+		return false, nil
+	}
+	return true, r.mapAhead()
+}
+
+// aheadChunks is the number of chunks that are mapped ahead at least. Memory that is not used takes no room.
+const aheadChunks = 16
+
+// mapAhead maps memory for entries that ticks may add before the next call: for as many as there are.
+func (r *roster) mapAhead() error {
+	want := min(2*int(r.taken)+aheadChunks*chunkSize, int(r.s.most)+chunkSize-1, maxChunks*chunkSize)
+	for len(r.chunks) < want>>chunkBits {
+		if err := r.mapChunk(); err != nil {
+			return err
+		}
+	}
+	mem.StoreRelease(uintptr(unsafe.Pointer(&r.s.mapped)), uint64(len(r.chunks))<<chunkBits)
+	return nil
 }

@@ -30,6 +30,7 @@ const (
 	maxLabels     = 16   // of a goroutine; with more it counts as unlabelled
 	maxLabelBytes = 2048 // of all its keys and values
 	scratchWords  = 2*2*maxLabels + 8
+	newAtOnce     = 32                 // entries of runtime.allgs that a tick reads with one call of the kernel
 	maxObjects    = objects.MaxObjects // channels of a select that are read; those after them are left out
 	maxRecord     = headWords + 2*goruntime.MaxDepth + 1 + maxLabels + maxLabelBytes/8 + maxObjects
 	slotWords     = slotRecord + maxRecord + scratchWords
@@ -125,7 +126,7 @@ type shared struct {
 	ranPasses    uint64 // number of passes that had begun then
 	quietTo      uint64 // time of the latest tick before that one
 
-	moving   circle // see turns.go
+	moving   circle // see circle.go
 	active   circle
 	still    circle
 	was      found  // by the look or visit that is under way
@@ -323,13 +324,6 @@ func at(base uintptr) *shared { return *(**shared)(unsafe.Pointer(&base)) }
 //go:nocheckptr
 func (s *shared) base() uintptr { return uintptr(unsafe.Pointer(s)) }
 
-// words returns the address of word n of the ring, counted since the start of the session.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (s *shared) words(n uint64) uintptr { return s.ring + uintptr((n+s.ringAt)&(ringWords-1))*8 }
-
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -342,3 +336,26 @@ func (s *shared) entry(i uint64) uintptr {
 //go:norace
 //go:nocheckptr
 func (s *shared) slot(i uint64) uintptr { return s.slots + uintptr(i)*slotWords*8 }
+
+// circle is a circular list of roster entries, see circle.go.
+type circle struct {
+	n    uint64 // number of entries
+	dead uint64 // number of entries whose goroutine has ended
+	look uint64 // index of the entry that was looked at last
+
+	looks uint64
+	order [orderSize]uint32 // indices of the latest looks
+}
+
+// orderSize is the number of looks whose order a circle knows.
+const orderSize = 1 << 12
+
+// found is what a look or a visit finds of an entry. It is in shared.was, because handlers have little stack.
+type found struct {
+	lives bool   // it has a living goroutine
+	first bool   // that has no visit yet, and is not as old as the session
+	rests bool   // it has not run since its stack was recorded
+	wants bool   // it must be visited: it is new, or has moved, and does not run. One that runs gets a signal
+	moved bool   // it has run since the visit of which mark is, or is not parked
+	mark  uint64 // of the latest visit that recorded its stack
+}

@@ -10,10 +10,6 @@ import (
 )
 
 const (
-	// keepDead is the number of dead entries that stay in the active circle, besides as many as
-	// there are living ones. A P keeps up to 64 dead gs for reuse (runtime.gfput).
-	keepDead = 256
-
 	// A tick looks at so many movers, and at so many active entries, for each visit that the quota allows. A look at a goroutine whose g
 	// is in the processor's caches takes some 10 ns, one at another goroutine ten times as long or more.
 	activeLooks = 32
@@ -41,14 +37,6 @@ const (
 
 	// longestVisits bounds the time for visits at a tick if ticks are rare.
 	longestVisits = 20 * time.Millisecond
-
-	// Between two ticks the program uses the processor's caches, and waiting for memory is most of the cost of looks and
-	// visits. So it is prefetched, see fetchNext. A visit reads gBytes of the g and mostly no more than stackBytes of the stack.
-	fetchStages, fetchApart, gBytes, stackBytes = 4, 4, 400, 1024
-
-	// fetchAhead is the number of entries that looks at other entries prefetch ahead: neighbours in the roster are mostly
-	// neighbours in their circle.
-	fetchAhead = 8
 )
 
 // allot sets the number of visits that a tick may make, and how long entries stay in the
@@ -82,6 +70,8 @@ func visitSome(s *shared) {
 	callStill(s, quota)
 }
 
+var callTurns = visitSome
+
 // visitMovers looks at movers, and visits up to quota of them. It is a stage.
 //
 //go:nosplit
@@ -95,6 +85,8 @@ func visitMovers(s *shared, quota uint64) {
 		s.wanted += s.moved * (all - s.passed) / max(s.passed, 1) // so many more would be needed for all of them
 	}
 }
+
+var callMovers = visitMovers
 
 // visitNew visits new goroutines, and those that move for the first time. n is the number of visits that movers have
 // left over of the quota. It may make more visits. It is a stage.
@@ -110,6 +102,8 @@ func visitNew(s *shared, n, quota uint64) {
 	s.news += joined
 }
 
+var callNew = visitNew
+
 // lookStill looks at still entries. It visits those that have moved, which become movers, and at the beginning of a session
 // those that no visit has recorded yet. It is a stage.
 //
@@ -124,6 +118,8 @@ func lookStill(s *shared, quota uint64) {
 	s.looks += s.passed
 	s.wanted += s.moved
 }
+
+var callStill = lookStill
 
 // lookTurn looks at the next n entries of a circle that the tick has not visited, or fewer if that takes too long. It visits new
 // goroutines and those that have moved, at most so many as most says. It sets s.visited to their number, s.moved to that
@@ -185,18 +181,7 @@ func lookTurn(s *shared, c *circle, n, most uint64) {
 	}
 }
 
-// visitTimed visits a goroutine, and adds the visit to the counters that the budget reads.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func visitTimed(s *shared, g, entry uintptr, index uint64) bool {
-	start := mem.Cycles()
-	ok := callVisit(s, g, entry, index)
-	s.visiting += mem.Cycles() - start
-	s.visits++
-	return ok
-}
+var callLook = lookTurn
 
 // recordDue reports whether a goroutine that rests has a record at this look: at the age of restFirst, when its age doubles, and once
 // a restBeat. If the program is killed, the time since the last one is missing. One that waits for a lock has a record
@@ -217,52 +202,61 @@ func recordDue(s *shared, g, entry uintptr, index, visits uint64) bool {
 	return a^b > a&b || (age+phase)/restBeat != (before+phase)/restBeat // a^b > a&b: their highest bits differ
 }
 
-// fetch prefetches what a look reads.
+// sweepWords is the most words that sweep writes of a goroutine that rests, on average.
+const sweepWords = 3
+
+// sweepTries is the number of times that sweep tries to visit a goroutine.
+const sweepTries = 4
+
+// sweep records each goroutine of the roster after each call of lookOnce, a rest up to now too. It goes by the numbers of the
+// entries, because these change their circles meanwhile. All are recorded at one tick. If there is not enough
+// room for all their stacks, the next ticks go on, and then it begins anew: a rest takes sweepWords at most. Only of so many
+// goroutines that the ring has no room for their rests, they are recorded at several ticks. It is a stage.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func fetch(s *shared, index, total uint64) {
-	if index < total {
-		mem.Prefetch(uintptr(mem.Load64(s.entry(index)+entryG*8))+s.Off.GStatus, 1)
+func sweep(s *shared) {
+	asked := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.sweeps)))
+	if asked == s.sweeping {
+		return
+	}
+	if asked != s.sweptFor {
+		s.sweptFor, s.sweepAt = asked, 0
+	}
+	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
+	one := sweepWords*total <= ringWords-ringKept
+	if s.sweepAt == 0 {
+		if one && s.write-mem.LoadAcquire(uintptr(unsafe.Pointer(&s.tail)))+sweepWords*total > ringWords-ringKept {
+			return // until the drain has made room
+		}
+		s.sweepFrom = s.ticks
+	}
+	for ; s.sweepAt < total; s.sweepAt++ {
+		fetch(s, s.sweepAt+fetchAhead, total)
+		entry := s.entry(s.sweepAt)
+		if mem.Load64(entry+entryNext*8) == 0 {
+			continue
+		}
+		g := uintptr(mem.Load64(entry + entryG*8))
+		// A visit fails while the goroutine parks, and if this thread loses its core meanwhile.
+		for try := 0; try < sweepTries && mem.Load64(entry+entryLooked*8) != s.now; try++ {
+			if !visitTimed(s, g, entry, s.sweepAt) {
+				return
+			}
+		}
+		if mem.Load64(entry+entryLooked*8) != s.now && !callUnmoved(s, entry, s.sweepAt) {
+			return
+		}
+	}
+	if one && s.sweepFrom != s.ticks {
+		s.sweepAt = 0
+		return
+	}
+	s.sweeping = asked
+	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.ending))) != 0 {
+		mem.StoreRelease(uintptr(unsafe.Pointer(&s.leave)), 1)
 	}
 }
 
-// fetchNext prefetches what is read of entries further on in a circle: the entry, what a look reads, and of those that have
-// moved what a visit reads, the stack last. Each of these tells where the next one is, so they are fetchApart looks apart.
-// Which entry comes is known from the turn before. It is a hint: entries may have come and gone since.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func fetchNext(s *shared, c *circle, first bool, total uint64) {
-	for stage := uint64(1); stage <= fetchStages && c.n > fetchStages*fetchApart && c.n <= orderSize; stage++ {
-		last := (fetchStages + 1 - stage) * fetchApart
-		d := last
-		if first {
-			d = 1
-		}
-		for ; d <= last; d++ {
-			index := uint64(c.order[(c.looks+d-1-c.n)&(orderSize-1)])
-			if index >= total {
-				continue
-			}
-			entry := s.entry(index)
-			if stage == 1 {
-				mem.Prefetch(entry, 1)
-				continue
-			}
-			g := uintptr(mem.Load64(entry + entryG*8))
-			switch {
-			case stage == 2:
-				mem.Prefetch(g+s.Off.GStatus, 1)
-			case mem.Load64(entry+entryMark*8)&^placeBits == mark(s, g):
-			case stage == 3:
-				mem.Prefetch(g, gBytes)
-			default:
-				sp := uintptr(mem.Load64(g + s.Off.GSchedSP))
-				mem.Prefetch(sp, min(uintptr(mem.Load64(g+s.Off.GStackHi))-sp, stackBytes))
-			}
-		}
-	}
-}
+var callSweep = sweep

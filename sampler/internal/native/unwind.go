@@ -46,3 +46,5 @@ func unwind(s *shared, rec, ctx, hi uintptr) uintptr {
 	}
 	return 0
 }
+
+var callUnwind = unwind

@@ -9,9 +9,12 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
@@ -19,7 +22,6 @@ import (
 	"github.com/gotach/profiler/sampler/internal/cost"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
-	"golang.org/x/sys/unix"
 )
 
 // The self-check of Start. Before the source samples the program, it samples two goroutines of its own, a witness, and
@@ -322,3 +324,15 @@ func (*checker) Counted()    {}
 
 func (*checker) Batch(f func()) { f() }
 func (*checker) Fail(error)     {}
+
+// currentGoid returns the caller's goroutine id as the runtime prints it.
+func currentGoid() uint64 {
+	var buf [64]byte
+	text := string(buf[:runtime.Stack(buf[:], false)])
+	text, _, _ = strings.Cut(strings.TrimPrefix(text, "goroutine "), " ")
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("native: runtime.Stack begins with %q", text))
+	}
+	return id
+}

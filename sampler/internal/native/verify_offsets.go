@@ -296,57 +296,6 @@ func (n *Source) checkVDSO(m uintptr) error {
 	return errors.New("where a thread calls the vDSO from is not where it should be")
 }
 
-// noteProbe counts signals by which the program has preempted a thread, by the value of m.signalPending. It
-// counts signals of the timer of checkVDSO that came while the thread was not on its goroutine's stack, by whether
-// m.vdsoSP and m.vdsoPC fit that stack.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func noteProbe(s *shared, ctx uintptr, timer bool) {
-	if !timer {
-		m := s.mOfThread()
-		if m == 0 {
-			return
-		}
-		if mem.Load32(m+s.Off.MSignalPending) == 1 {
-			mem.StoreRelease(uintptr(unsafe.Pointer(&s.askedM)), uint64(m))
-			mem.Add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
-		} else {
-			mem.Add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
-		}
-		return
-	}
-	m := uintptr(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeM))))
-	g := uintptr(mem.Load64(m + s.Off.MCurG))
-	if g == 0 {
-		return // the scheduler is at work
-	}
-	lo, hi := uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
-	if sp := uintptr(mem.Load64(ctx + ctxSP)); sp < lo || sp >= hi {
-		mem.Add64(uintptr(unsafe.Pointer(&s.probeOutside)), 1)
-		if inVDSO(s, m, lo, hi) {
-			mem.Add64(uintptr(unsafe.Pointer(&s.probeVDSO)), 1)
-		}
-	}
-}
-
-// mOfThread returns the M of the calling thread, 0 if it has no P.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (s *shared) mOfThread() uintptr {
-	tid := uint64(mem.Syscall(unix.SYS_GETTID, 0, 0, 0, 0, 0, 0))
-	for i := uint64(0); i < mem.LoadAcquire(uintptr(unsafe.Pointer(&s.nprocs))); i++ {
-		p := uintptr(mem.Load64(s.procs + uintptr(i)*8))
-		if m := uintptr(mem.Load64(p + s.Off.PM)); m != 0 && mem.Load64(m+s.Off.MProcID) == tid {
-			return m
-		}
-	}
-	return 0
-}
-
 // checkTables checks the tables of frame sizes and the function flags, for our own assembly.
 func (n *Source) checkTables(l *goruntime.Layout) error {
 	const topFrame = 1 << 0 // abi.FuncFlagTopFrame

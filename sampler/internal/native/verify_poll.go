@@ -58,12 +58,6 @@ func (n *Source) findPoll(l *goruntime.Layout) (polls foundPolls, err error) {
 	return polls, errors.New("a goroutine in [IO wait] has no address of a runtime.pollDesc at a fixed place")
 }
 
-// foundPolls is what findPoll has found. The program's next connections often have pollDescs beside those that are known.
-type foundPolls struct {
-	at    uint64    // bytes above sched.sp
-	known [2]uint64 // addresses of pollDescs
-}
-
 // pollFound is where a goroutine's stack has a pollDesc's address: at bytes above sched.sp.
 type pollFound struct{ at, p uint64 }
 

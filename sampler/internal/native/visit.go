@@ -10,20 +10,7 @@ import (
 	"github.com/gotach/profiler/sampler/internal/cost"
 )
 
-// Visits to goroutines that do not run. The tick thread reads their memory while the program
-// runs. A goroutine may wake up at any moment. So a walk counts only if all of these conditions
-// hold after it:
-//
-//   - The status is the same, without the scan bit. With that bit the stack may be moving.
-//   - The goid, the stack bounds and the stack pointer are the same.
-//   - The trackingSeq is the same. The runtime increments it each time a goroutine stops
-//     running. It has 8 bits and wraps around, so the time of a walk is bounded.
-//   - The wait reason is the same. A coroutine stops running without a new trackingSeq. If the reason is
-//     that of coroutines, many walks must give the same result (coroutine.go).
-//   - A parked goroutine has no g.m. It is still set when the runtime increments trackingSeq.
-//   - From Go 1.26 on a system call does not increment trackingSeq. But its end increments the
-//     syscalltick of the P with which the goroutine entered it. If that P is not known, because
-//     the runtime has taken it away, a second walk must give the same result.
+// Visits to goroutines that do not run. The tick thread reads their memory while the program runs.
 
 // maxTries bounds how often a visit looks again for a goroutine in a system call, besides the 5 µs
 // after which it gives up.
@@ -121,119 +108,7 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 	return true
 }
 
-// placeOf returns the placeBits of a record.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func placeOf(rec uintptr) uint64 {
-	h := uint64(1)
-	for i := uintptr(0); i < uintptr(mem.Load64(rec+headCounts*8)&0xffff); i++ {
-		h = (h + mem.Load64(rec+(headWords+i)*8)) * 0x9e3779b97f4a7c15
-	}
-	return h>>32&placeBits | 1<<16
-}
-
-// unmoved reports whether a parked goroutine has not run since its stack was recorded, with the same modules.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func unmoved(s *shared, g, entry uintptr, since uint64) bool {
-	if s.waits.Switched>>(mem.Load8(g+s.Off.GWaitReason)&63)&1 != 0 {
-		return false
-	}
-	now, recorded := mark(s, g), mem.Load64(entry+entryMark*8)&^placeBits
-	return now != 0 && (now^recorded)>>markModules == 0 &&
-		(since != 0 && since == mem.Load64(entry+entrySince*8) || mem.Load64(entry+entryFrom*8) == 0 && now == recorded)
-}
-
-// recordUnmoved records until when looks have found a goroutine where it was at its latest visit, if it has moved
-// since. It reports whether there was room.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func recordUnmoved(s *shared, entry uintptr, index uint64) bool {
-	looked := mem.Load64(entry + entryLooked*8)
-	if mem.Load64(entry+entryFrom*8) != 0 || mem.Load64(entry+entryMark*8) == 0 || mem.Load64(entry+entryMoved*8) == looked {
-		return true // it has no visit, or the latest look found that it had moved
-	}
-	if !room(s, 3) {
-		return false
-	}
-	w := s.words(s.write)
-	mem.Store64(w, recUnmoved|3<<8)
-	mem.Store64(w+8, index)
-	mem.Store64(w+16, looked)
-	s.write += 3
-	return true
-}
-
-// meet notes which goroutine an entry has. lives is false if it has none. meet returns false if
-// there is no room in the ring.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func meet(s *shared, entry uintptr, index, goid uint64, lives bool) bool {
-	if known := mem.Load64(entry + entryGoid*8); known != goid || !lives {
-		if known != 0 && !callGone(s, entry, index) {
-			return false
-		}
-		if lives {
-			mem.Store64(entry+entryGoid*8, goid)
-			if mem.Load64(entry+entryFrom*8) == 0 { // else the roster has set it for a new entry
-				looked := mem.Load64(entry + entryLooked*8)
-				mem.Store64(entry+entryFrom*8, looked+excess(s, looked))
-			}
-		}
-	}
-	if !lives {
-		mem.Store64(entry+entryLooked*8, s.now)
-		mem.Store64(entry+entryFrom*8, 0)
-	}
-	return true
-}
-
-// same records that a goroutine has not run since its last stack was recorded. It
-// reports whether there was room.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func same(s *shared, index uint64) bool {
-	if !room(s, 2) {
-		return false
-	}
-	w := s.words(s.write)
-	mem.Store64(w, recSame|2<<8)
-	mem.Store64(w+8, index)
-	s.write += 2
-	return true
-}
-
-// gone records that the goroutine of an entry has ended. It reports whether there was room.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func gone(s *shared, entry uintptr, index uint64) bool {
-	if !room(s, 5) {
-		return false
-	}
-	w, looked := s.words(s.write), mem.Load64(entry+entryLooked*8)
-	mem.Store64(w, recGone|5<<8)
-	mem.Store64(w+8, index)
-	mem.Store64(w+16, mem.Load64(entry+entryGoid*8))
-	mem.Store64(w+24, looked+excess(s, looked))
-	mem.Store64(w+32, mem.Load64(entry+entryFrom*8))
-	s.write += 5
-	mem.Store64(entry+entryGoid*8, 0)
-	mem.Store64(entry+entrySince*8, 0)
-	mem.Store64(entry+entryFrom*8, 0)
-	return true
-}
+var callVisit = visit
 
 // walkParked writes a record of a goroutine at the ring's write position. It returns the number
 // of words, 0 if the goroutine ran during the walk.
@@ -279,6 +154,8 @@ func walkParked(s *shared, g uintptr, index uint64) uintptr {
 	return words
 }
 
+var callWalk = walkParked
+
 // beginRecord reads where a goroutine has stopped, and writes all of its record that comes before the walk. It returns false if
 // the goroutine runs. It is a stage of walkParked. restAt is the address of the rest.
 //
@@ -312,9 +189,7 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	mem.Store64(rec, status<<32|reason<<40|callDescribe(s, rec, g, index)<<48)
 	mem.Store64(rec+headWords*8, r.pc)
 	if reason != 0 {
-		for i := uintptr(headSP0); i <= headFrame1; i++ {
-			mem.Store64(rec+i*8, 0) // it has parked itself, in a function with a frame
-		}
+		clearHead(rec, headSP0, headFrame1) // it has parked itself, in a function with a frame
 		return true
 	}
 	callNear(s, rec, r.sp, r.bp, r.hi)
@@ -324,111 +199,17 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	return true
 }
 
-// rest describes where a goroutine that does not run has stopped. It also has the counters that
-// later show whether the goroutine has run since.
-type rest struct {
-	lo, hi, sp, bp uintptr
-	pc             uint64
-	seq            uint8 // trackingSeq
-	reason         uint8
-	p              uintptr // in a system call: the P with which it was entered, 0 if that is not known
-	tick           uint32  // syscalltick of p
-}
+var callBegin = beginRecord
 
-// read reads where a goroutine has stopped. It returns false if the goroutine is no longer in
-// the state that visit saw, or if what it read is inconsistent.
+// visitTimed visits a goroutine, and adds the visit to the counters that the budget reads.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (r *rest) read(s *shared, g uintptr) bool {
-	m := uintptr(s.seenM)
-	mem.Fence()
-	r.seq = mem.Load8(g + s.Off.GTrackingSeq)
-	mem.Fence()
-	if uint64(mem.Load32(g+s.Off.GStatus)) != s.seenStatus || uintptr(mem.Load64(g+s.Off.GM)) != m {
-		return false
-	}
-	r.lo, r.hi = uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
-	r.reason = mem.Load8(g + s.Off.GWaitReason)
-	r.p, r.tick = 0, 0
-	if s.seenStatus == goruntime.GSyscall {
-		r.sp, r.pc, r.bp = uintptr(mem.Load64(g+s.Off.GSyscallSP)), mem.Load64(g+s.Off.GSyscallPC), uintptr(mem.Load64(g+s.Off.GSyscallBP))
-		if r.p = oldP(s, m); r.p != 0 {
-			r.tick = mem.Load32(r.p + s.Off.PSyscallTick)
-		}
-	} else {
-		r.sp, r.pc, r.bp = uintptr(mem.Load64(g+s.Off.GSchedSP)), mem.Load64(g+s.Off.GSchedPC), uintptr(mem.Load64(g+s.Off.GSchedBP))
-	}
-	mem.Fence()
-	return goruntime.OneStack(r.lo, r.hi) && uintptr(mem.Load64(g+s.Off.GStackLo)) == r.lo && uintptr(mem.Load64(g+s.Off.GStackHi)) == r.hi &&
-		r.sp >= r.lo && r.sp < r.hi && r.pc >= 4096
-}
-
-// holds reports whether the goroutine has not run since read. If so, the n PCs at pcs belong to
-// one stack.
-//
-// A goroutine that runs again has changed its status before it writes its stack, for other processors too: on amd64 they
-// see stores in their order. On arm64 the runtime changes the status with a compare-and-swap of acquire and release.
-// A goroutine that waits becomes runnable first. The second change, to running, reads the first one with acquire, and the
-// stores to the stack come after that load, so whoever sees them sees at least the first change. A goroutine that
-// is runnable has only the second change. Without LSE (before ARMv8.1) that is a pair of exclusive load and store, and
-// the architecture lets the stores to the stack overtake the latter. Then, in the nanoseconds that this takes, a walk could
-// take return addresses of before and after. All are within the stack's bounds, so nothing worse follows than a
-// sample with a wrong stack.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (r *rest) holds(s *shared, g, pcs uintptr, n uint64) bool {
-	m := uintptr(s.seenM)
-	sp := s.Off.GSchedSP
-	if s.seenStatus == goruntime.GSyscall {
-		sp = s.Off.GSyscallSP
-		if oldP(s, m) != r.p || r.p != 0 && mem.Load32(r.p+s.Off.PSyscallTick) != r.tick ||
-			r.p == 0 && !again(pcs, n, r.bp, r.sp-frameSlack, r.hi) {
-			return false
-		}
-	}
-	if uintptr(mem.Load64(g+sp)) != r.sp || uintptr(mem.Load64(g+s.Off.GStackLo)) != r.lo || uintptr(mem.Load64(g+s.Off.GStackHi)) != r.hi ||
-		uintptr(mem.Load64(g+s.Off.GM)) != m || mem.Load64(g+s.Off.GID) != s.seenGoid ||
-		uint64(mem.Load32(g+s.Off.GStatus)) != s.seenStatus || mem.Load8(g+s.Off.GWaitReason) != r.reason {
-		return false
-	}
-	mem.Fence()
-	return mem.Load8(g+s.Off.GTrackingSeq) == r.seq
-}
-
-// again walks the stack a second time and reports whether the PCs are the same.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func again(pcs uintptr, n uint64, bp, lo, hi uintptr) bool {
-	for i := uint64(1); i < n; i++ {
-		if bp < lo || bp > hi-16 || bp&7 != 0 || mem.Load64(bp+8) != mem.Load64(pcs+uintptr(i)*8) {
-			return false
-		}
-		bp = uintptr(mem.Load64(bp))
-	}
-	return true
-}
-
-// oldP returns the P that the M had when it entered its system call, 0 if the roster does not
-// have that P: then the pointer may be stale.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func oldP(s *shared, m uintptr) uintptr {
-	if m == 0 {
-		return 0
-	}
-	p := uintptr(mem.Load64(m + s.Off.MOldP))
-	for i := uint64(0); i < s.nprocs; i++ {
-		if uintptr(mem.Load64(s.procs+uintptr(i)*8)) == p {
-			return p
-		}
-	}
-	return 0
+func visitTimed(s *shared, g, entry uintptr, index uint64) bool {
+	start := mem.Cycles()
+	ok := callVisit(s, g, entry, index)
+	s.visiting += mem.Cycles() - start
+	s.visits++
+	return ok
 }

@@ -11,65 +11,6 @@ import (
 
 // Records of running goroutines.
 
-// recordNear records the words at SP and next to the first return addresses. With them the drain
-// adds a caller that the frame pointer chain misses.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func recordNear(s *shared, rec, sp, bp, hi uintptr) {
-	lo := sp - frameSlack
-	mem.Store64(rec+headSP0*8, s.CodeWord(sp, lo, hi))
-	mem.Store64(rec+headSP1*8, s.CodeWord(sp+8, lo, hi))
-	first, second := uint64(0), uint64(0)
-	if bp >= lo && bp <= hi-16 {
-		first = s.CodeWord(bp+16, lo, hi)
-		if up := uintptr(goruntime.Word(bp, lo, hi)); up > bp && up < hi {
-			second = s.CodeWord(up+16, lo, hi)
-		}
-	}
-	mem.Store64(rec+headFrame0*8, first)
-	mem.Store64(rec+headFrame1*8, second)
-}
-
-// describe writes the part of a record's head that describes the goroutine itself, without the
-// times. It returns flags for the record.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func describe(s *shared, rec, g uintptr, index uint64) uint64 {
-	mem.Store64(rec+headG*8, uint64(g))
-	mem.Store64(rec+headGoid*8, mem.Load64(g+s.Off.GID))
-	mem.Store64(rec+headParent*8, mem.Load64(g+s.Off.GParent))
-	mem.Store64(rec+headGoPC*8, mem.Load64(g+s.Off.GGoPC))
-	mem.Store64(rec+headStartPC*8, mem.Load64(g+s.Off.GStartPC))
-	mem.Store64(rec+headLabels*8, mem.Load64(g+s.Off.GLabels))
-	mem.Store64(rec+headIndex*8, index)
-	if mem.Load64(g+s.Off.GBubble) != 0 {
-		return flagBubble
-	}
-	return 0
-}
-
-// finish appends the labels to a record with n PCs and completes its first word, which has
-// status, reason and flags already. It returns the number of words of the record.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func finish(s *shared, rec, n, scratch uintptr) uintptr {
-	labels := callLabels(s, uintptr(mem.Load64(rec+headLabels*8)), rec+(headWords+n)*8, scratch)
-	flags := uint64(0)
-	if n >= goruntime.MaxDepth {
-		flags = flagCut << 48
-	}
-	words := headWords + n + labels
-	mem.Store64(rec, mem.Load64(rec)|recStack|uint64(words)<<8|flags)
-	mem.Store64(rec+headCounts*8, mem.Load64(rec+headCounts*8)|uint64(n)|uint64(labels)<<32)
-	return words
-}
-
 // onCPU reports whether the goroutine of an M runs. Some goroutines have the status waiting
 // while they run on the system stack, as in a GC assist; their wait reason shows that.
 //
@@ -142,31 +83,7 @@ func recordRunning(s *shared, slot, ctx uintptr) uintptr {
 	return callFinish(s, rec, n, rec+maxRecord*8)
 }
 
-// runsOf returns headRuns for a goroutine that runs with an M.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func runsOf(s *shared, g, m uintptr) uint64 {
-	p := uintptr(mem.Load64(m + s.Off.MP))
-	if p == 0 {
-		return 0
-	}
-	return uint64(mem.Load8(g+s.Off.GTrackingSeq)) | uint64(mem.Load32(p+s.Off.PSyscallTick))<<8 | uint64(p)<<34
-}
-
-// cpuClock returns the time of a CPU clock in ns, 0 if the kernel refuses it. at is memory for a
-// timespec.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func cpuClock(clock int32, at uintptr) uint64 {
-	if mem.Syscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), at, 0, 0, 0, 0) != 0 {
-		return 0
-	}
-	return mem.Load64(at)*1e9 + mem.Load64(at+8)
-}
+var callRecord = recordRunning
 
 // recordSyscall walks a goroutine that had entered a system call on this thread before the
 // signal arrived.
@@ -186,6 +103,8 @@ func recordSyscall(s *shared, rec, g uintptr) uintptr {
 	n, _ := goruntime.Walk(&s.View, pcs, 1, uintptr(mem.Load64(g+s.Off.GSyscallBP)), sp-frameSlack, hi)
 	return uintptr(n)
 }
+
+var callSyscall = recordSyscall
 
 // recordStack walks the goroutine of a record, starting from the registers of its thread.
 //
@@ -211,9 +130,7 @@ func recordStack(s *shared, rec, ctx uintptr) uintptr {
 	if ctxLR == 0 && goruntime.Lost(&s.View, sp, bp, hi) {
 		if n := callUnwind(s, rec, ctx, hi); n != 0 {
 			bp = uintptr(mem.Load64(rec + headSP1*8))
-			for i := uintptr(headSP0); i <= headFrame1; i++ {
-				mem.Store64(rec+i*8, 0)
-			}
+			clearHead(rec, headSP0, headFrame1)
 			mem.Store64(rec, mem.Load64(rec)|flagUnwound<<48)
 			all, _ := goruntime.Walk(&s.View, pcs, uint64(n), bp, sp, hi)
 			return uintptr(all)
@@ -224,6 +141,8 @@ func recordStack(s *shared, rec, ctx uintptr) uintptr {
 	link(s, rec, ctx)
 	return uintptr(n)
 }
+
+var callStack = recordStack
 
 // recordSwitched walks a goroutine whose thread is on the system stack: that stack first, and then the goroutine's. It is
 // a stage of recordStack.
@@ -272,17 +191,7 @@ func recordSwitched(s *shared, rec, g, ctx uintptr) uintptr {
 	return uintptr(n)
 }
 
-// link puts the link register, on processors that have one, before the words at SP in a record.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func link(s *shared, rec, ctx uintptr) {
-	if ctxLR != 0 {
-		mem.Store64(rec+headSP1*8, mem.Load64(rec+headSP0*8))
-		mem.Store64(rec+headSP0*8, s.OnlyCode(mem.Load64(ctx+ctxLR)))
-	}
-}
+var callSwitched = recordSwitched
 
 // inVDSO reports whether a thread has called the vDSO from the stack [lo, hi): m.vdsoSP
 // must be on that stack, and the word below it must be m.vdsoPC, the return address.
@@ -294,3 +203,34 @@ func inVDSO(s *shared, m, lo, hi uintptr) bool {
 	sp := uintptr(mem.Load64(m + s.Off.MVDSOSP))
 	return sp >= lo+16 && sp < hi && mem.Load64(sp-8) == mem.Load64(m+s.Off.MVDSOPC)
 }
+
+// walkSystem writes the PCs of a thread that is on its system stack to a record, and then the frame pointer at which the
+// walk ended. It returns the number of PCs, 0 if the thread is on another stack. It is a stage.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func walkSystem(s *shared, rec, m, ctx uintptr) uintptr {
+	pcs := rec + headWords*8
+	sp, bp := uintptr(mem.Load64(ctx+ctxSP)), uintptr(mem.Load64(ctx+ctxBP))
+	g0 := uintptr(mem.Load64(m + s.Off.MG0))
+	lo, hi := uintptr(mem.Load64(g0+s.Off.GStackLo)), uintptr(mem.Load64(g0+s.Off.GStackHi))
+	if sp < lo || sp >= hi {
+		return 0
+	}
+	mem.Store64(pcs, mem.Load64(ctx+ctxPC))
+	callNear(s, rec, sp, bp, hi)
+	if ctxLR == 0 && !s.IsCode(mem.Load64(pcs)) && inVDSO(s, m, lo, hi) {
+		// The runtime has called the vDSO on the system stack.
+		vsp := uintptr(mem.Load64(m + s.Off.MVDSOSP))
+		mem.Store64(rec, mem.Load64(rec)|flagVDSO<<48)
+		mem.Store64(pcs, mem.Load64(vsp-8))
+		bp = uintptr(mem.Load64(vsp - 16))
+	}
+	n, up := goruntime.Walk(nil, pcs, 1, bp, sp-frameSlack, hi)
+	mem.Store64(rec+headCounts*8, n<<16)
+	mem.Store64(pcs+uintptr(n)*8, uint64(up))
+	return uintptr(n)
+}
+
+var callSystem = walkSystem

@@ -3,6 +3,9 @@
 package native
 
 import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
 	"time"
 	"unsafe"
 
@@ -10,6 +13,7 @@ import (
 
 	"github.com/gotach/profiler/internal/mem"
 	"github.com/gotach/profiler/sampler/internal/cost"
+	"github.com/gotach/profiler/sampler/internal/deadlock"
 )
 
 // rest waits until the next pass is due. idle says that nothing has run since the last pass, soon that
@@ -91,5 +95,48 @@ func (n *Source) endWaits() {
 	wake(unsafe.Pointer(n.bell))
 	if !rested {
 		<-n.done
+	}
+}
+
+// loop is the drain's goroutine.
+func (n *Source) loop(up chan struct{}) {
+	defer close(n.done)
+	defer n.caught()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	runtime.LockOSThread() // so that each pass has a time slice of its own, see own.Turn
+	defer runtime.UnlockOSThread()
+	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.drainG)), uint64(mem.Getg()))
+	close(up)
+	standstill := newStandstill(n)
+	ran := ^uint64(0)
+	for {
+		now := mem.LoadAcquire(uintptr(unsafe.Pointer(&n.s.ran)))
+		idle := now == ran
+		if ran = now; !n.rest(idle, standstill.soon) {
+			return
+		}
+		if err := n.losses(); err != nil {
+			n.mute = true
+			n.s.quiet = 1
+			n.drain.threads.stopAll()
+			n.ticker.deleteTimer()
+			n.ticker.leave() // if it returns false, the tick that is under way ends as usual: it still has all that it uses
+			n.drain.out.Fail(fmt.Errorf("native: %w", err))
+		}
+		n.pass()
+		n.answer()
+		if standstill.look(time.Now()) {
+			n.drain.out.Fail(deadlock.Err)
+			return
+		}
+	}
+}
+
+// caught recovers from a panic of the drain or of Out, so that it does not end the program.
+// It reports the panic to the sampler, which stops the source.
+func (n *Source) caught() {
+	if r := recover(); r != nil {
+		n.broken = true
+		n.drain.out.Fail(fmt.Errorf("native: %v", r))
 	}
 }

@@ -1,0 +1,200 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/nocore"
+	"github.com/gotach/profiler/internal/objects"
+	"github.com/gotach/profiler/sampler/internal/source"
+	"github.com/gotach/profiler/tachyon"
+)
+
+// drain takes records out of the ring and makes samples of them. It is ordinary Go.
+// When it is late, that costs only room in the ring.
+type drain struct {
+	s       *shared
+	l       *goruntime.Layout
+	out     source.Out
+	cfg     source.Config
+	bias    uint64 // of the image
+	roster  *roster
+	stacks  *stacks
+	objects *objects.List
+	image   *goruntime.Image
+	cycles  collections
+	ends    *descriptors
+	labels  *labelSets
+	gs      []goroutine           // by roster index
+	notSeen time.Duration         // time of goroutines that looks have found and no sample stands for
+	lacks   lacks                 // that of all goroutines
+	passed  time.Duration         // time of the last pass
+	left    map[uint64]goroutine  // by id: those whose g another goroutine has, and no look has noticed yet
+	system  map[uint64]systemKind // by startpc
+	created map[uint64]creation   // by gopc
+	start   uint64                // Config.Start on the handler's clock
+	now     time.Duration         // of the tick whose records follow
+	before  time.Duration         // of the tick before it
+	threads *threads
+	estates map[uint64]*estate // by gopc
+	nocores nocore.Balances
+	account *account // nil: the self-check
+	end     bool     // this is the last pass
+	torn    int64    // stacks that do not end where they must
+	work    int64    // stack records so far, recSame and recStack
+	reading uint64   // cycles spent on all records
+	unread  error    // of the latest refresh of the roster
+	sample  source.Sample
+}
+
+// goroutine is what the drain knows of the goroutine at a roster index.
+type goroutine struct {
+	id      uint64
+	parked  *stack         // its stack at its last visit in turn
+	last    time.Duration  // time of its last sample
+	status  tachyon.Status // of parked, without Moved
+	seq     uint8          // trackingSeq at the visit that found parked
+	ran     bool           // it ran at its last sample, or was in a system call with its P
+	seen    bool           // it has a sample
+	skip    bool           // Out does not want samples of it
+	quiet   bool           // only its CPU time is sampled
+	told    bool           // Out knows it
+	system  systemKind
+	labelID int // labelSet.id; -1: labels that are in no set
+	labels  map[string]string
+	wait    uint64   // address of the object that it waits for, with the stack parked; 0: none
+	waits   []uint64 // addresses of a select's other channels
+	numbers int32    // the list's Numbers when the numbers of these objects were last looked up
+
+	created   uint64          // its gopc
+	computing *stack          // of its last record while it ran
+	runs      uint64          // headRuns of its last record while it ran
+	debts     []debt          // what it is owed
+	owes      time.Duration   // the sum
+	ahead     time.Duration   // CPU time that its samples have in advance
+	balance   *nocore.Balance // of its go statement
+
+	stops stops
+}
+
+// A debt is CPU time that a goroutine is owed.
+type debt struct {
+	stack  *stack
+	status tachyon.Status
+	cpu    time.Duration
+}
+
+// maxDebts bounds the debts to a goroutine. More of them are those of an unknown one.
+const maxDebts = 16
+
+// estate is what ended goroutines of a go statement were owed.
+type estate struct {
+	debts []debt
+	since time.Duration
+}
+
+// add adds a debt to a goroutine. It reports whether there was room.
+func (g *goroutine) add(more debt) bool {
+	switch last := len(g.debts) - 1; {
+	case last >= 0 && g.debts[last].stack == more.stack:
+		g.debts[last].cpu += more.cpu
+	case last+1 == maxDebts:
+		return false
+	default:
+		g.debts = append(g.debts, more)
+	}
+	g.owes += more.cpu
+	return true
+}
+
+// systemKind distinguishes the runtime's goroutines from the program's, by the function that
+// they start with.
+type systemKind uint8
+
+const (
+	userGoroutine systemKind = iota
+	mainGoroutine
+	systemGoroutine
+	callbackGoroutine // the runtime's, except while it calls finalizers and cleanups
+)
+
+// kind classifies a goroutine by its first function, as runtime.isSystemGoroutine does.
+func (d *drain) kind(startpc uint64) systemKind {
+	k, ok := d.system[startpc]
+	if !ok {
+		name := ""
+		if f := runtime.FuncForPC(uintptr(startpc)); f != nil {
+			name = f.Name()
+		}
+		switch name {
+		case "runtime.main":
+			k = mainGoroutine
+		case "runtime.corostart", "runtime.handleAsyncEvent":
+		case "runtime.runFinalizers", "runtime.runfinq", "runtime.runCleanups":
+			k = callbackGoroutine
+		default:
+			if strings.HasPrefix(name, "runtime.") {
+				k = systemGoroutine
+			}
+		}
+		d.system[startpc] = k
+	}
+	return k
+}
+
+// time converts a time of the handler's clock.
+func (d *drain) time(ns uint64) time.Duration { return time.Duration(ns - d.start) }
+
+// statusOf returns the status of a sample of g with stack s, without OnCPU.
+func statusOf(now uint32, g *goroutine, s *stack) (status tachyon.Status) {
+	switch now {
+	case goruntime.GRunning:
+		status = tachyon.HasGIL
+	case goruntime.GRunnable, goruntime.GPreempted:
+		status = tachyon.GILRequested
+	case goruntime.GSyscall:
+		status = tachyon.Unknown
+	}
+	if s.panicking {
+		status |= tachyon.HasException
+	}
+	if g.system == mainGoroutine {
+		status |= tachyon.MainThread
+	}
+	return status
+}
+
+// creation is a go statement: its function, and its file and line.
+type creation struct{ by, at string }
+
+// creation returns the go statement at a PC as runtime.printcreatedby prints it: the function
+// that contains the code, and file and line of the innermost inlined call there. Goroutines
+// of one go statement share the strings.
+func (d *drain) creation(gopc uint64) creation {
+	c, ok := d.created[gopc]
+	if ok {
+		return c
+	}
+	if runtime.FuncForPC(uintptr(gopc)) != nil {
+		frames := d.stacks.frames(uintptr(gopc))
+		c.by, c.at = frames[len(frames)-1].Function, place(frames[0].File, frames[0].Line)
+	}
+	d.created[gopc] = c
+	return c
+}
+
+func place(file string, line int) string { return file + ":" + strconv.Itoa(line) }
+
+// collections counts those of the garbage collector.
+type collections struct{ stats debug.GCStats }
+
+func (c *collections) count() int64 {
+	debug.ReadGCStats(&c.stats)
+	return c.stats.NumGC
+}

@@ -1,0 +1,127 @@
+//go:build linux && (amd64 || arm64)
+
+package native
+
+import (
+	"errors"
+	"time"
+	"unsafe"
+
+	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/own"
+	"github.com/gotach/profiler/sampler/internal/cost"
+	"github.com/gotach/profiler/sampler/internal/source"
+)
+
+// Start checks that the source can be trusted here and begins to sample.
+func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
+	l, err := goruntime.LayoutOf(n.version)
+	if err != nil {
+		return err
+	}
+	if err := refuse(); err != nil {
+		return err
+	}
+	if !busy.CompareAndSwap(false, true) && !takeOver() {
+		return errors.New("another native source is running")
+	}
+	n.cfg = cfg
+	done := make(chan struct{})
+	own.Go(func() {
+		defer close(done)
+		defer own.Turn()()
+		n.patience = cost.NewPatience(cost.CpuOfThread(), cfg.Fallback)
+		if err = mem.UnlessFault(func() error { return n.start(l, out) }); err != nil {
+			n.giveBack()
+		}
+	})
+	<-done
+	return err
+}
+
+// start does the work of Start, on a goroutine that is locked to its thread.
+func (n *Source) start(l *goruntime.Layout, out source.Out) error {
+	n.patience.Pause()
+	if err := n.prepare(l); err != nil {
+		return err
+	}
+	if proven.l != l {
+		if err := n.verifyOffsets(l); err != nil {
+			return err
+		}
+		proven.polls, proven.noPoll = n.findPoll(l)
+	}
+	if n.noPoll = proven.noPoll; n.noPoll != nil {
+		n.s.waits.Poll = 0
+	} else {
+		n.s.pollAt = proven.polls.at
+		for _, p := range proven.polls.known {
+			n.s.addPoll(p)
+		}
+	}
+	if err := n.verify(l); err != nil {
+		return err
+	}
+	proven.l, proven.allgs, proven.allp, proven.sched = l, n.drain.roster.allgs, n.drain.roster.allp, n.s.sched
+	n.patience.Pause()
+	d := n.newDrain(l, n.cfg, out)
+	d.roster, d.gs = n.drain.roster, n.drain.gs
+	clear(d.gs)
+	if err := d.roster.refresh(); err != nil {
+		return err
+	}
+	begun := monotonicNow()
+	d.roster.begin(begun)
+	if err := d.roster.handOver(begun); err != nil {
+		return err
+	}
+	n.drain = d
+	n.quit, n.done = make(chan struct{}), make(chan struct{})
+	n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{})
+	n.bell = new(uint64)
+	n.s.bell = uintptr(unsafe.Pointer(n.bell))
+	n.began = time.Now()
+	first := n.begin(uint64(time.Second) / uint64(max(n.cfg.Rate, 1)))
+	n.s.area = n.s.living * (n.s.now - begun) / 1000 // the first samples stand for the time since then
+	d.threads.begin()
+	d.account = newAccount(d.threads, n.ticker.tid, monitor(l, usesC(n.old), uintptr(mem.ReadWord(mem.Getg()+l.GM)), uintptr(n.ticker.m)), usesC(n.old), d.time(n.s.now))
+	up := make(chan struct{})
+	own.Go(func() { n.loop(up) })
+	<-up // before another one begins: the runtime would run that one next, and this one after all others
+	own.Go(n.listen)
+	if err := n.ticker.arm(first); err != nil {
+		n.endWaits()
+		return err
+	}
+	return nil
+}
+
+// begin prepares the roster for a session: it forgets what earlier ticks noted, and puts all living goroutines into the still
+// circle. No tick may be under way. Without begin, in a program that once had many goroutines, ticks would
+// take seconds to find the few that are left.
+func (r *roster) begin(now uint64) {
+	s := r.s
+	s.moving, s.active, s.still = circle{}, circle{}, circle{}
+	s.met, s.probe, s.outs = r.taken, 0, 0
+	for i := range s.met {
+		takeIn(s, i)
+	}
+	s.outs = 0
+	for i := range s.met {
+		entry := s.entry(i)
+		for word := uintptr(entryG + 1); word < entryWords; word++ {
+			mem.Store64(entry+word*8, 0)
+		}
+		mem.Store64(entry+entryLooked*8, now)
+		g := uintptr(mem.Load64(entry + entryG*8))
+		if goruntime.Alive(mem.Load32(g + s.Off.GStatus)) {
+			mem.Store64(entry+entryGoid*8, mem.Load64(g+s.Off.GID))
+			mem.Store64(entry+entryFrom*8, now)
+			mem.Store64(entry+entryMark*8, mark(s, g))
+			enter(s, &s.still, i, now)
+		} else {
+			leaveOut(s, i)
+		}
+	}
+}
