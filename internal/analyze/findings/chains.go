@@ -18,6 +18,8 @@ var poolWaits = map[string]string{
 	"a free connection of go-redis":       "PoolSize sets how many there are",
 	"a connection of fasthttp.HostClient": "MaxConns sets how many there are",
 	"a worker of ants.Pool":               "NewPool, or Tune, sets how many there are",
+	"a goroutine of conc's pool":          "WithMaxGoroutines sets how many there are",
+	"a free connection of pgxpool":        "MaxConns sets how many there are, pool_max_conns in the URL",
 	"a place for a stream of gRPC":        "the server's MaxConcurrentStreams sets how many there are; more connections have more",
 }
 

@@ -45,6 +45,15 @@ func channels(f *facts) error {
 		if f.feeds(sent) || f.ahead(&x) {
 			continue
 		}
+		other, err := f.otherSide(&x)
+		if err != nil {
+			return err
+		}
+		if other != nil && other.Role == locks.RoleHolds { // a select that waits for a place
+			x.Holder = other
+			f.semaphore(&x, sent)
+			continue
+		}
 		at := f.ownOf(&x.Sites[0])
 		out := Finding{Kind: Channel, Cost: sent, Share: f.share(sent), Since: f.since(f.seriesAt(at)), Command: "locks %s", Sure: Measured}
 		if f.byRequests() && !f.worth(f.waited(&x), channelShare) {
@@ -56,10 +65,6 @@ func channels(f *facts) error {
 		}
 		out.Text = fmt.Sprintf("The consumer of a channel is slow: %s goroutines on average wait to send to %s%s (%s), at %s%s", f.average(sent), x.Name, capacity, profile.DurationText(sent), at.text(), sinceText(out.Since))
 		out.Evidence = []string{waitsOf(&x)}
-		other, err := f.otherSide(&x)
-		if err != nil {
-			return err
-		}
 		if h := other; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= x.Waited/4 {
 			l := &h.Lines[0]
 			to := placeOfHolder(&l.HolderFrame)

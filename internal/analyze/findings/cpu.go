@@ -99,7 +99,7 @@ func cpu(f *facts) error {
 	case others && (f.worth(f.noCore, leastShare/2) || f.worth(queued, queueShare)):
 		x.Kind = Others
 		x.Text = fmt.Sprintf("Other programs had the cores: goroutines that ran had none for %s, %s of the time in which they ran.", profile.DurationText(f.noCore), percent(float64(f.noCore)/float64(ran)))
-		x.Cost, x.Share, x.Note = f.noCore, f.share(f.noCore), true
+		x.Cost, x.Share, x.Note = f.noCore, float64(f.noCore)/float64(ran), true
 		f.add(x, place{})
 	case used >= fullCores*float64(cores):
 		// A program that computes on all cores does what it can.

@@ -172,10 +172,15 @@ func TestChannels(t *testing.T) {
 		{"fewer places than are taken", 1, 1, 2, ask, serve, 0, "channel main.serve"},
 		{"no places", 1, 0, 2, ask, serve, 0, "channel main.serve"},
 		{"no places, and a consumer elsewhere", 1, 0, 2, ask, store, 0, "channel main.serve"},
+		{"a semaphore in a select", 1, 0, 2, ask, tachyon.Frame{File: "main.go", Func: "main.serve.func1", Line: 7}, 0, "pool main.serve"},
 	} {
 		r := analyzetest.Record(t)
-		r.Objects = append(r.Objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectChannel, Addr: 0xc000010000, Capacity: c.capacity})
 		send := slices.Concat(analyzetest.WaitFor("chan send", 1), []tachyon.Frame{analyzetest.Place("main.serve", 9)})
+		r.Objects = append(r.Objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectChannel, Addr: 0xc000010000, Capacity: c.capacity})
+		if c.in.File == "main.go" {
+			send = append(analyzetest.WaitFor("select", 1), tachyon.Frame{File: "main.go", Func: "main.serve", Line: 2})
+			r.Objects[0].Kind = tachyon.ObjectSelect
+		}
 		for id := range c.senders + c.takers {
 			r.Goroutine(tachyon.Goroutine{ID: id + 1, CreatedBy: "main.main"})
 		}
@@ -191,7 +196,10 @@ func TestChannels(t *testing.T) {
 				r.Do(c.senders+id+1, at, append(work, c.in)...)
 			}
 		}
-		testenv.Same(t, c.name, kinds(foundIn(r, tachyon.Session{GOMAXPROCS: 2})), c.want)
+		list := foundBy(r.Finish(tachyon.Session{Source: "native", Duration: 4 * time.Second, GOMAXPROCS: 2}), nil, "x.tach", func(name string) *source.File {
+			return &source.File{Text: []byte("package main; func serve() {\nselect {\ncase <-quit:\ncase slots <- struct{}{}:\ngo func() {\ndefer func() { <-slots }()\nask()\n}()\n}\n}\n")}
+		})
+		testenv.Same(t, c.name, kinds(list), c.want)
 	}
 }
 

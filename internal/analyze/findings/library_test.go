@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler/internal/analyze/analyzetest"
+	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -16,18 +17,21 @@ func TestPast(t *testing.T) {
 	library := tachyon.Frame{File: "/root/go/pkg/mod/go.etcd.io/bbolt@v1.5.0/db.go", Func: "go.etcd.io/bbolt.(*DB).Update", Line: 3}
 	waits := slices.Concat(analyzetest.WaitFor("sync.Mutex.Lock", 1), []tachyon.Frame{library}, put)
 	syncs := slices.Concat([]tachyon.Frame{analyzetest.Wait("syscall"), analyzetest.Place("os.(*File).Sync", 1), library}, put)
+	sends := slices.Concat(analyzetest.WaitFor("IO wait", 2), []tachyon.Frame{analyzetest.Place("main.write", 4), library}, put)
 	for _, c := range []struct {
 		name  string
+		does  []tachyon.Frame
 		past  uint64 // goroutines at a time
 		every uint64 // ticks
-		want  bool
+		want  string
 	}{
-		{"one at a time", 1, 1, true},
-		{"two", 2, 1, false},
-		{"now and then", 1, 3, false},
+		{"one at a time", syncs, 1, 1, "; past it, 1.00 goroutines on average waited until data were on the disk (fsync) in main.put "},
+		{"the library calls the program", sends, 1, 1, "; past it, 1.00 goroutines on average waited for 10.2.3.4:24 in main.write "},
+		{"two", syncs, 2, 1, ""},
+		{"now and then", syncs, 1, 3, ""},
 	} {
 		r := analyzetest.Record(t)
-		r.Objects = append(r.Objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000})
+		r.Objects = append(r.Objects, tachyon.Object{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000}, tachyon.Object{Number: 2, Kind: tachyon.ObjectConnection, Name: "tcp 10.2.3.4:24"})
 		for id := range uint64(8) {
 			r.Goroutine(tachyon.Goroutine{ID: id + 1, CreatedBy: "main.main"})
 		}
@@ -35,7 +39,7 @@ func TestPast(t *testing.T) {
 			for id := range uint64(8) {
 				stack := waits
 				if (id+8-tick%8)%(8/c.past) == 0 && tick%c.every == 0 {
-					stack = syncs
+					stack = c.does
 				}
 				r.Add(id+1, tick*10_000, tachyon.Moved, stack...)
 			}
@@ -45,9 +49,7 @@ func TestPast(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, list)
 			continue
 		}
-		if got := strings.Contains(list[0].Text, "past it"); got != c.want || c.want && !strings.Contains(list[0].Text, "; past it, 1.00 goroutines on average waited until data were on the disk (fsync) in main.put ") {
-			t.Errorf("%s: %q", c.name, list[0].Text)
-		}
+		testenv.FailIf(t, strings.Contains(list[0].Text, "past it") != (c.want != "") || !strings.Contains(list[0].Text, c.want), "%s: %q", c.name, list[0].Text)
 	}
 }
 

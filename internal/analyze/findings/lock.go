@@ -104,16 +104,30 @@ func (f *facts) lock(x *locks.Lock, waited time.Duration) {
 // past says what is done past a lock at the line at which others wait for it, as in a library that takes it. If it is what one goroutine at
 // most does, most of the time, the holder does it, also where holds are too short to tell one from the next.
 func (f *facts) past(at place) string {
-	for _, s := range f.spots { // the one with the most time first
-		if s.place != at || strings.HasPrefix(s.state, "sync.") {
+	type does struct {
+		place
+		state string
+	}
+	own, times := f.p.OwnFrames(), map[does]time.Duration{}
+	for i := range f.p.Records {
+		rec := &f.p.Records[i]
+		if rec.System || !rec.OfGoroutine() || strings.HasPrefix(rec.State, "sync.") {
 			continue
 		}
-		if float64(s.wall) < pastShare*float64(f.length) || s.wall > f.length+f.length/20 {
-			return ""
+		calls := func(id uint32) bool {
+			x := &f.p.Frames[id]
+			return at == place{x.Func, x.File, int(x.Line)}
 		}
-		return fmt.Sprintf("past it, %s goroutines on average %s", f.average(s.wall), f.doing(s.state, at))
+		if id, ok := own(rec.Stack); ok && slices.ContainsFunc(rec.Stack, calls) { // the library may call the program again
+			x := &f.p.Frames[id]
+			times[does{place{x.Func, x.File, int(x.Line)}, rec.State}] += rec.Wall
+		}
 	}
-	return ""
+	is, wall := most(times, func(a, b does) int { return cmp.Or(byPlace(a.place, b.place), strings.Compare(a.state, b.state)) })
+	if float64(wall) < pastShare*float64(f.length) || wall > f.length+f.length/20 {
+		return ""
+	}
+	return fmt.Sprintf("past it, %s goroutines on average %s", f.average(wall), f.doing(is.state, is.place))
 }
 
 // pastShare is the least part of the time on the clock in which a goroutine does that.

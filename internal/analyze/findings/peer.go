@@ -73,7 +73,11 @@ func peers(f *facts) error {
 			if f.Requests.P50 == 0 { // it is a limit
 				half = "less than " + durationText(f.Requests.P50Below)
 			}
-			x.Evidence = append(x.Evidence, fmt.Sprintf("%d requests, half of them took %s", f.Requests.Count, half))
+			count := fmt.Sprint(f.Requests.Count)
+			if n := f.Requests.Number; !n.Known() {
+				count = fmt.Sprintf("at least %d", n.Low)
+			}
+			x.Evidence = append(x.Evidence, fmt.Sprintf("%s requests, half of them took %s", count, half))
 		}
 		if x.Command = "report %s --by peer"; s.state != "IO wait" { // another goroutine has the connection
 			x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"

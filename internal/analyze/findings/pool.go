@@ -163,7 +163,12 @@ func (f *facts) semaphore(x *locks.Lock, waited time.Duration) {
 	if x.Capacity > 0 {
 		places = " with " + plural(int(x.Capacity), "place")
 	}
-	out.Text = fmt.Sprintf("The semaphore %s%s is too small: %s wait for it: %s, at %s%s", x.Name, places, strings.ToLower(f.who()), f.part(waited), at.text(), sinceText(out.Since))
+	who, part := strings.ToLower(f.who()), f.part(waited)
+	if f.byRequests() && !f.worth(f.waited(x), leastShare) { // who hands out requests is in none
+		who, part = f.average(waited)+" goroutines on average", profile.DurationText(waited)
+		out.Share = min(1, float64(waited)/float64(max(1, f.work)))
+	}
+	out.Text = fmt.Sprintf("The semaphore %s%s is too small: %s wait for it: %s, at %s%s", x.Name, places, who, part, at.text(), sinceText(out.Since))
 	text, held, evidence, sure := f.holder(x)
 	out.Sure, out.Evidence = sure, append([]string{waitsOf(x)}, evidence...)
 	if text != "" {

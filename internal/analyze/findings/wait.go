@@ -48,10 +48,11 @@ func waits(f *facts) error {
 	byKey := func(a, b key) int { return cmp.Or(byPlace(a.place, b.place), cmp.Compare(a.state, b.state)) }
 	asks, work, working := map[key]bool{}, map[key]time.Duration{}, time.Duration(0)
 	syncs := map[place]time.Duration{} // time that is in no request, by function
+	leads := map[place]time.Duration{} // time of requests, by line: one may write for others that wait there
 	for _, s := range f.spots {
 		switch s.state {
 		case "chan receive", "select", waitCond, waitGroup:
-			if (s.wait == "" || s.wait == locks.EqualCall) && !s.itself && s.op == "" && s.function != "" {
+			if (s.wait == "" || s.wait == locks.EqualCall) && (!s.itself || f.byRequests()) && s.op == "" && s.function != "" {
 				sums[key{s.place, s.state}] += f.of(s)
 				asks[key{s.place, s.state}] = asks[key{s.place, s.state}] || s.asks
 				continue
@@ -61,8 +62,11 @@ func waits(f *facts) error {
 			working += s.wall
 			work[key{s.place, s.state}] += s.wall
 		}
-		if s.op == opSync && s.asked == 0 {
+		switch {
+		case s.op == opSync && s.asked == 0:
 			syncs[place{function: s.function, file: s.file}] += s.wall
+		case s.op == opSync:
+			leads[s.place] += s.wall
 		}
 	}
 	syncer, synced := most(syncs, byPlace)
@@ -71,9 +75,12 @@ func waits(f *facts) error {
 	})
 	disk := -1 // the number of the finding: one cause, wherever goroutines wait for it
 	some := time.Duration(workingAverage * float64(f.length))
-	onDisk := float64(synced) >= syncedShare*float64(f.length)
 	for _, k := range order {
-		waited := sums[k]
+		waited, syncer, synced := sums[k], syncer, synced
+		if leads[k.place] > synced {
+			syncer, synced = k.place, leads[k.place]
+		}
+		onDisk := float64(synced) >= syncedShare*float64(f.length)
 		many := !f.byRequests() && float64(waited) >= waitingAverage*float64(f.length)
 		switch {
 		case f.byRequests() && (!f.worth(waited, peerShare) || working < some):
@@ -96,7 +103,7 @@ func waits(f *facts) error {
 			many && f.worth(waited, answerShare) && working >= some && !f.onCores(f.used+f.noCore) && (asks[k] || k.state == waitGroup):
 			meanwhile := ""
 			if does, wall := most(work, byKey); does.function != "" && 2*wall >= working && wall >= some {
-				meanwhile = fmt.Sprintf("; meanwhile another goroutine %s (%s on average)", f.doing(does.state, does.place), f.average(wall))
+				meanwhile = fmt.Sprintf("; meanwhile %s goroutines on average %s", f.average(wall), f.doing(does.state, does.place))
 			}
 			f.waitsAt(k.place, k.state, waited, meanwhile)
 		}

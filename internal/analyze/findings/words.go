@@ -89,6 +89,8 @@ func (f *facts) doing(state string, at place) string {
 			verb = "waited until a time came"
 		case s.wait != "":
 			verb = "waited for " + s.wait
+		case s.peer != "" && !strings.Contains(s.peer, " from ") && state == "IO wait":
+			verb = "waited for " + peerText(s.peer)
 		}
 	}
 	return verb + " in " + at.text()

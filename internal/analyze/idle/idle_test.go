@@ -131,6 +131,7 @@ func homeCases() []homeCase {
 		{name: "few that wait for one thing for long, with labels", members: 2, rest: receive, share: 100, longer: true, labels: true},
 		{name: "more that wait for one thing for long", members: 5, rest: receive, share: 100, longer: true, idle: true, rests: true},
 		{name: "main waits for others for long", members: 1, rest: []tachyon.Frame{analyzetest.Wait("sync.WaitGroup.Wait"), analyzetest.Place("sync.(*WaitGroup).Wait", 1), analyzetest.Place("main.main", 20)}, share: 100, main: true, longer: true, idle: true, rests: true},
+		{name: "main waits for another program", members: 1, rest: []tachyon.Frame{analyzetest.Wait("syscall"), analyzetest.Place("os.(*Process).pidfdWait", 1), analyzetest.Place("os.(*Process).Wait", 1), analyzetest.Place("main.main", 20)}, share: 100, main: true, longer: true, idle: true, rests: true},
 		{name: "few that came back", members: 2, rest: answer, share: 100, bit: tachyon.Moved},
 		{name: "more that wait for one thing", members: 5, rest: receive, share: 100, rests: true},
 		{name: "few that wait for one thing for a while", members: 4, rest: receive, share: 100, short: true},

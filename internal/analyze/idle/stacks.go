@@ -61,6 +61,7 @@ func (f *Idle) look(stack uint32) idleStack {
 		request bool
 		writes  bool
 		body    bool // it reads the body of a request
+		program bool // it waits for the end of another program
 	)
 	var runs *idleFrame // the function that is called by that
 	at := stack
@@ -80,6 +81,7 @@ func (f *Idle) look(stack uint32) idleStack {
 		request = request || fr.request
 		writes = writes || fr.name == "internal/poll.(*pollDesc).waitWrite"
 		body = body || fr.name == "net/http.(*body).readLocked"
+		program = program || fr.name == "os.(*Process).Wait"
 		if !fr.wrapper {
 			runs = entry
 			entry, entryAt = fr, at
@@ -117,7 +119,7 @@ func (f *Idle) look(stack uint32) idleStack {
 		x.kind = idleHome
 	case deep:
 		x.kind, x.deep = idleHome, !f.texts.Ranges(&f.src.Frames()[list[restAt].Frame])
-	case restReasons[why] && rest != nil:
+	case (restReasons[why] || why == profile.Syscall && program) && rest != nil:
 		x.kind = idleRest
 	}
 	x.place = known

@@ -17,6 +17,7 @@ type KnownWait struct {
 	pool   *pool  // nil: who keeps it waiting is not looked for
 	itself bool   // only where the function itself waits: what it calls waits for something else, such as for a new connection
 	sleeps bool   // it may sleep, until it looks again
+	calls  string // only where it calls this function, whose own known wait says less
 }
 
 // EqualCall is what goroutines wait for whose call another one makes.
@@ -53,14 +54,17 @@ var knownWaits = []KnownWait{
 	{in: "github.com/nats-io/nats.go.(*Conn).requestWithContext", what: "a response of NATS"},
 	{in: "github.com/nats-io/nats.go.(*Conn).newRequest", what: "a response of NATS"},
 
-	{in: "github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", what: freeOfRedis},
+	{in: "github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", what: freeOfRedis, pool: poolOfRedis},
 	{in: "github.com/redis/go-redis/v9/push.(*Processor).ProcessPendingNotifications", what: "a response of Redis"},
 
 	{in: "github.com/valyala/fasthttp.(*HostClient).AcquireConn", what: "a connection of fasthttp.HostClient", itself: true},
 
-	{in: "github.com/panjf2000/ants/v2.(*poolCommon).retrieveWorker", what: "a worker of ants.Pool"},
+	{in: "github.com/panjf2000/ants/v2.(*poolCommon).retrieveWorker", what: "a worker of ants.Pool", pool: poolOfAnts},
+
+	{in: "github.com/sourcegraph/conc/pool.(*Pool).Go", what: "a goroutine of conc's pool", pool: poolOfConc, itself: true},
 
 	{in: "github.com/jackc/pgx/v5/pgconn.(*PgConn).peekMessage", what: "a response of PostgreSQL"},
+	{in: "github.com/jackc/puddle/v2.(*Pool[...]).acquire", what: "a free connection of pgxpool", pool: poolOfPgx, calls: "golang.org/x/sync/semaphore.(*Weighted).Acquire"},
 
 	{in: "modernc.org/sqlite.busyHandler", what: LockOfSQLite, sleeps: true},
 	{in: "modernc.org/sqlite/lib._sqliteDefaultBusyCallback", what: LockOfSQLite, sleeps: true},
@@ -101,15 +105,15 @@ func (w *waitChains) known(stack uint32) *KnownWait {
 	}
 	found := noKnownWait
 	leaf := w.Leaf(stack)
-	itself := true
+	itself, callee := true, ""
 	for at := w.Caller(stack); at != 0 && leaf != nil; at = w.Caller(at) {
 		f := w.Leaf(at)
-		if k := Known(f.Func); k.In(analyze.Reason(leaf), itself) != "" {
+		if k := Known(f.Func); (found == noKnownWait || k.Outer()) && k.In(analyze.Reason(leaf), callee, itself) != "" {
 			found = k
-			break
 		}
+		callee = f.Func
 		if w.CodeOf(at) == profile.ProgramCode {
-			if itself && w.sources.ForTime(f) != syntax.NoTime {
+			if itself && found == noKnownWait && w.sources.ForTime(f) != syntax.NoTime {
 				found = timeWait
 			}
 			break
@@ -124,9 +128,9 @@ func (w *waitChains) known(stack uint32) *KnownWait {
 func Known(function string) *KnownWait { return knownIn[profile.FuncName(function)] }
 
 // In returns what goroutines wait for that wait there for a reason, such as "a free connection of sql.DB", "" if it is not known. itself says
-// that the function waits, and not one that it calls. Of nil it is "".
-func (k *KnownWait) In(why string, itself bool) string {
-	if k == nil || k.itself && !itself {
+// that the function waits, and not one that it calls, which is callee. Of nil it is "".
+func (k *KnownWait) In(why, callee string, itself bool) string {
+	if k == nil || k.itself && !itself || k.calls != "" && k.calls != callee {
 		return ""
 	}
 	switch strings.TrimSuffix(why, " (durable)") {
@@ -143,6 +147,9 @@ func (k *KnownWait) In(why string, itself bool) string {
 	}
 	return ""
 }
+
+// Outer reports whether it says more than the known wait of a function that it calls.
+func (k *KnownWait) Outer() bool { return k != nil && k.calls != "" }
 
 // noKnownWait is that of stacks that have none.
 var noKnownWait = &KnownWait{}

@@ -15,13 +15,14 @@ import (
 // A pool is a kind of pool of connections. Who waits for one waits for a goroutine that has one: it is in a function of the library
 // that has one, or in a function of the program between a call that returns one and the call that gives it back.
 type pool struct {
-	name  string
-	in    []string // functions of the library that have a connection; a name that ends in "." stands for all methods of a type
-	pkg   string   // whose methods return what holds one
-	takes []string // the names of these methods
-	gives []string // what gives it back, after the name of the variable
-	one   string   // each pool has one goroutine with this function; "" if there is none
-	dials string   // the function that starts a goroutine for a new connection; "" if there is none
+	name   string
+	in     []string // functions of the library that have a connection; a name that ends in "." stands for all methods of a type
+	pkg    string   // whose methods return what holds one
+	takes  []string // the names of these methods
+	gives  []string // what gives it back, after the name of the variable
+	one    string   // each pool has one goroutine with this function; "" if there is none
+	dials  string   // the function that starts a goroutine for a new connection; "" if there is none
+	starts string   // the beginning of the functions that start its goroutines, of which each has a place; "" if others have them
 }
 
 var (
@@ -42,10 +43,18 @@ var (
 	}
 	// Who waits for an equal call waits for the goroutine that makes it.
 	poolOfFlight = &pool{name: "singleflight.Group", in: []string{"golang.org/x/sync/singleflight.(*Group).doCall"}, pkg: "golang.org/x/sync/singleflight"}
-	poolOfGroup  = &pool{name: "errgroup.Group"} // its holders are the children
+	poolOfGroup  = &pool{name: "errgroup.Group", starts: "golang.org/x/sync/errgroup.(*Group)."}
+	poolOfConc   = &pool{name: "conc's pool", starts: "github.com/sourcegraph/conc.(*WaitGroup)."}
+	poolOfAnts   = &pool{name: "ants.Pool", in: []string{"github.com/panjf2000/ants/v2.(*goWorker).run.func1"}, pkg: "github.com/panjf2000/ants/v2", one: "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"}
+	poolOfRedis  = &pool{name: "go-redis", in: []string{"github.com/redis/go-redis/v9/internal/pool.(*Conn)."}, pkg: "github.com/redis/go-redis/v9/internal/pool"}
+	poolOfPgx    = &pool{
+		name: "pgxpool", in: []string{"github.com/jackc/pgx/v5/pgxpool.(*Conn).", "github.com/jackc/pgx/v5/pgxpool.(*Tx).", "github.com/jackc/pgx/v5/pgxpool.(*poolRow).", "github.com/jackc/pgx/v5/pgxpool.(*poolRows)."},
+		pkg: "github.com/jackc/pgx/v5/pgxpool", takes: []string{"Acquire", "Query", "Begin", "BeginTx"}, gives: []string{".Release", ".Close", ".Commit", ".Rollback"},
+		one: "github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck",
+	}
 )
 
-var pools = []*pool{poolOfSQL, poolOfTransport, poolOfFlight}
+var pools = []*pool{poolOfSQL, poolOfTransport, poolOfFlight, poolOfAnts, poolOfRedis, poolOfPgx}
 
 // rootPool is the root of the keys of places where a goroutine has a connection: path is the pool's name.
 const rootPool = "pool"
@@ -256,7 +265,7 @@ func (w *waitChains) poolKey(f *tachyon.Frame, on ast.Expr) syntax.Key {
 	if on == nil {
 		return syntax.Key{}
 	}
-	if k := x.Key(on); !strings.HasPrefix(k.Root, "func ") {
+	if k := x.Key(on); !strings.HasPrefix(k.Root, "func ") || strings.HasPrefix(f.Func, "main.main.func") { // there is one main.main
 		return k
 	}
 	return syntax.Key{}
@@ -270,7 +279,7 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 	if p == nil || x.goroutine < 0 {
 		return nil
 	}
-	if p == poolOfGroup {
+	if p.starts != "" {
 		return w.groupHolders(s, x, k, at, depth)
 	}
 	if p.dials != "" {
@@ -335,11 +344,11 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 	return list
 }
 
-// groupHolders returns the goroutines of an errgroup with a limit: the children that it has started.
+// groupHolders returns the goroutines of a group with a limit, such as an errgroup: the children that it has started.
 func (w *waitChains) groupHolders(s *sweep, x *stretch, k *KnownWait, at uint64, depth int) []link {
 	var list []int32
 	for _, i := range w.alive(s.w.goroutines[x.goroutine], at) {
-		if s.now[i] != 0 && strings.HasPrefix(w.createdBy[s.w.goroutines[i]], "golang.org/x/sync/errgroup.(*Group).") {
+		if s.now[i] != 0 && strings.HasPrefix(w.createdBy[s.w.goroutines[i]], k.pool.starts) {
 			list = append(list, i)
 		}
 	}

@@ -201,9 +201,9 @@ func (a *apart) asksItself(stack []uint32) bool {
 		return a.mine[name] && !a.accepts(stack)
 	}
 	why, itself := analyze.Reason(&a.src.Frames()[stack[0]]), true
-	for _, id := range stack[1:] {
+	for i, id := range stack[1:] {
 		f := a.frame(id)
-		if f.wait.In(why, itself) != "" {
+		if f.wait.In(why, a.src.Frames()[stack[i]].Func, itself) != "" {
 			return a.asks[profile.Package(a.src.Frames()[id].Func)]
 		}
 		itself = itself && f.sync

@@ -43,9 +43,13 @@ func (s *Survey) Facts() func(*profile.Record) RecordFacts {
 			case i == 0:
 				f.Peer = s.apart.peer(r.Stack)
 				why = analyze.Reason(&s.Profile.Frames[id])
-			case looks && f.Wait == "":
-				if f.Wait = of.wait.In(why, f.Site.Func == ""); f.Wait != "" && f.Peer == "" { // another goroutine reads the answer
+			case looks:
+				wait := of.wait.In(why, s.Profile.Frames[r.Stack[i-1]].Func, f.Site.Func == "")
+				if f.Wait == "" && wait != "" && f.Peer == "" { // another goroutine reads the answer
 					f.Peer = s.apart.far[profile.Package(s.Profile.Frames[id].Func)]
+				}
+				if f.Wait == "" || wait != "" && of.wait.Outer() {
+					f.Wait = wait
 				}
 			}
 			if looks = looks && !of.program; of.program {

@@ -167,6 +167,9 @@ func (x *Func) timeOf(e ast.Expr) Time {
 		case "time.Tick":
 			return Tick
 		}
+		if name := calledName(e); len(e.Args) == 0 && (name == "C" || name == "Chan") { // of a timer behind an interface
+			return OneTick
+		}
 	case *ast.SelectorExpr:
 		if e.Sel.Name != "C" {
 			return NoTime

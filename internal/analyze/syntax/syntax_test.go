@@ -149,7 +149,7 @@ func TestForTime(t *testing.T) {
 		testenv.Same(t, fmt.Sprint("line ", i+1), got, map[string]Time{"delay": Delay, "tick": Tick, "one tick": OneTick}[want])
 	}
 	testenv.Same(t, "line 4", s.ForTime(&tachyon.Frame{File: "/app/main.go", Func: "main.(*sender).send", Line: 4}), NoTime)
-	testenv.Same(t, "lines", looked, 14)
+	testenv.Same(t, "lines", looked, 15)
 	testenv.Same(t, "a wait without text", NewSources(nil).ForTime(&tachyon.Frame{File: "/app/main.go", Line: 6}), NoTime)
 }
 

@@ -34,6 +34,11 @@ func (s *sender) send(ctx context.Context, done chan error) error {
 	for range time.Tick(pause) { // tick
 		s.flush()
 	}
+	select { // one tick
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.timer.C():
+	}
 	select { // an answer, or not for long
 	case err := <-done:
 		return err
