@@ -57,7 +57,7 @@ var knownWaits = []KnownWait{
 	{in: "github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", what: freeOfRedis, pool: poolOfRedis},
 	{in: "github.com/redis/go-redis/v9/push.(*Processor).ProcessPendingNotifications", what: "a response of Redis"},
 
-	{in: "github.com/valyala/fasthttp.(*HostClient).AcquireConn", what: "a connection of fasthttp.HostClient", itself: true},
+	{in: "github.com/valyala/fasthttp.(*HostClient).AcquireConn", what: "a connection of fasthttp.HostClient", pool: poolOfFast, itself: true},
 
 	{in: "github.com/panjf2000/ants/v2.(*poolCommon).retrieveWorker", what: "a worker of ants.Pool", pool: poolOfAnts},
 

@@ -21,6 +21,7 @@ type pool struct {
 	takes  []string // the names of these methods
 	gives  []string // what gives it back, after the name of the variable
 	one    string   // each pool has one goroutine with this function; "" if there is none
+	own    int      // pools that the library makes for itself
 	dials  string   // the function that starts a goroutine for a new connection; "" if there is none
 	starts string   // the beginning of the functions that start its goroutines, of which each has a place; "" if others have them
 }
@@ -45,7 +46,8 @@ var (
 	poolOfFlight = &pool{name: "singleflight.Group", in: []string{"golang.org/x/sync/singleflight.(*Group).doCall"}, pkg: "golang.org/x/sync/singleflight"}
 	poolOfGroup  = &pool{name: "errgroup.Group", starts: "golang.org/x/sync/errgroup.(*Group)."}
 	poolOfConc   = &pool{name: "conc's pool", starts: "github.com/sourcegraph/conc.(*WaitGroup)."}
-	poolOfAnts   = &pool{name: "ants.Pool", in: []string{"github.com/panjf2000/ants/v2.(*goWorker).run.func1"}, pkg: "github.com/panjf2000/ants/v2", one: "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"}
+	poolOfAnts   = &pool{name: "ants.Pool", in: []string{"github.com/panjf2000/ants/v2.(*goWorker).run.func1"}, pkg: "github.com/panjf2000/ants/v2", one: "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers", own: 1}
+	poolOfFast   = &pool{name: "fasthttp.HostClient", in: []string{"github.com/valyala/fasthttp.(*Request).Write", "github.com/valyala/fasthttp.(*Response).ReadLimitBody"}, pkg: "github.com/valyala/fasthttp", one: "github.com/valyala/fasthttp.(*HostClient).connsCleaner"}
 	poolOfRedis  = &pool{name: "go-redis", in: []string{"github.com/redis/go-redis/v9/internal/pool.(*Conn)."}, pkg: "github.com/redis/go-redis/v9/internal/pool"}
 	poolOfPgx    = &pool{
 		name: "pgxpool", in: []string{"github.com/jackc/pgx/v5/pgxpool.(*Conn).", "github.com/jackc/pgx/v5/pgxpool.(*Tx).", "github.com/jackc/pgx/v5/pgxpool.(*poolRow).", "github.com/jackc/pgx/v5/pgxpool.(*poolRows)."},
@@ -54,7 +56,7 @@ var (
 	}
 )
 
-var pools = []*pool{poolOfSQL, poolOfTransport, poolOfFlight, poolOfAnts, poolOfRedis, poolOfPgx}
+var pools = []*pool{poolOfSQL, poolOfTransport, poolOfFlight, poolOfAnts, poolOfFast, poolOfRedis, poolOfPgx}
 
 // rootPool is the root of the keys of places where a goroutine has a connection: path is the pool's name.
 const rootPool = "pool"
@@ -232,7 +234,7 @@ func (w *waitChains) hasOne(stack uint32, p *pool) *tachyon.Frame {
 	mine, _ := w.poolOn(stack, p)
 	for at := w.Caller(stack); at != 0; at = w.Caller(at) {
 		for _, l := range w.holdIndex.poolLines(w.Leaf(at)) {
-			if *of == noLine && l.pool == p && (len(w.poolsSeen[p]) == 1 || mine != (syntax.Key{}) && w.poolKey(w.Leaf(at), l.on) == mine) {
+			if *of == noLine && l.pool == p && (w.single(p) || mine != (syntax.Key{}) && w.poolKey(w.Leaf(at), l.on) == mine) {
 				*of = w.Leaf(at)
 			}
 		}
@@ -313,7 +315,7 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 			}
 		}
 		switch {
-		case p.one != "" && len(w.poolsSeen[p]) == 1, mine != (syntax.Key{}) && its == mine:
+		case w.single(p), mine != (syntax.Key{}) && its == mine:
 			sure = append(sure, g)
 		case mine == (syntax.Key{}) && its == mine && in != nil && of != nil && in.Func == of.Func && len(maybe) < maxMaybe:
 			maybe = append(maybe, g)
@@ -325,7 +327,7 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 		}
 		return w.share(sure, RoleHolds, depth)
 	}
-	if p.one != "" && len(w.poolsSeen[p]) == 1 {
+	if w.single(p) {
 		mine = syntax.Key{} // whatever its name is
 	}
 	count := len(sure)
@@ -399,6 +401,9 @@ func (u *inUse) text(k *KnownWait) string {
 	return fmt.Sprintf(" (%d of %d in use)", most, most)
 }
 
+// single reports whether the program has one pool of a kind.
+func (w *waitChains) single(p *pool) bool { return p.one != "" && len(w.poolsSeen[p]) == 1+p.own }
+
 // notePools notes the goroutines that pools have one of.
 func (w *waitChains) notePools(s *analyze.Sample) {
 	p := *analyze.At(&w.poolOf, s.Stack, w.Sums.Stacks())
@@ -413,7 +418,7 @@ func (w *waitChains) notePools(s *analyze.Sample) {
 		}
 		w.poolOf[s.Stack] = p
 	}
-	if p.one == "" || len(w.poolsSeen[p]) > 1 {
+	if p.one == "" || len(w.poolsSeen[p]) > 1+p.own {
 		return
 	}
 	if w.poolsSeen[p] == nil {

@@ -114,7 +114,7 @@ type waitChains struct {
 	poolOf  []*pool          // by stack; nil: not looked at yet
 	hasOf   []*tachyon.Frame // by stack: see hasOne; nil: not looked at yet
 	inUse   map[*KnownWait]*inUse
-	// Goroutines of which each pool has one, at most two.
+	// Goroutines of which each pool has one, at most one more than a program with one pool has.
 	poolsSeen map[*pool]map[uint64]bool
 	parents   map[uint64]bool // goroutines that wait for children, by id
 	ids       idCount

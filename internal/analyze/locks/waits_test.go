@@ -288,6 +288,30 @@ func TestWaitsOfPool(t *testing.T) {
 	}
 }
 
+// Of libraries' pools it is known by their functions who has a place, if there is one pool, or if the text of main.main names it.
+func TestHoldersOfLibraries(t *testing.T) {
+	of := func(name string) tachyon.Frame {
+		return tachyon.Frame{File: "/root/go/pkg/mod/example.org/x@v1.0.0/x.go", Func: name, Line: 9}
+	}
+	for _, c := range []struct{ wait, has, one string }{
+		{"github.com/panjf2000/ants/v2.(*poolCommon).retrieveWorker", "github.com/panjf2000/ants/v2.(*goWorker).run.func1", "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"},
+		{"github.com/valyala/fasthttp.(*HostClient).AcquireConn", "github.com/valyala/fasthttp.(*Response).ReadLimitBody", "github.com/valyala/fasthttp.(*HostClient).connsCleaner"},
+		{"github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", "github.com/redis/go-redis/v9/internal/pool.(*Conn).WithReader", ""},
+	} {
+		s := stepper{Recording: analyzetest.Record(t)}
+		ask := tachyon.Frame{File: "/home/u/app/main.go", Func: "main.main.func1", Line: 3}
+		list := []did{{1, 0, append(analyzetest.WaitFor("select", 0), of(c.wait), of("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).Get"), ask)}, {2, 0, append(analyzetest.WaitFor("IO wait", 0), of(c.has), ask)}}
+		for id := uint64(3); c.one != "" && id < 4+uint64(knownIn[c.wait].pool.own); id++ {
+			list = append(list, did{id, 0, append(analyzetest.WaitFor("select", 0), of(c.one))})
+		}
+		s.ticks(10, list...)
+		read := func(string) *source.File {
+			return &source.File{Text: []byte("package main\nfunc main() { db, d := f(); go func() {\ndb.Get()\n}() }\n")}
+		}
+		checkChain(t, s.waits(WaitOptions{Goroutine: 1, Options: Options{Source: read}}), 10, "select main.func1", "holds IO wait main.func1")
+	}
+}
+
 // How many goroutines there were is exact beyond the room of a node, and where it is not, that is said.
 func TestWaitsOfManyOthers(t *testing.T) {
 	n := &chainNode{goroutines: map[uint64]uint64{}}
