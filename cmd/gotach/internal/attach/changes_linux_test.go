@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
@@ -212,7 +213,7 @@ func TestHostileRoster(t *testing.T) {
 		s.set(theArray, x.gs...)
 		s.set(theList, theArray, n, n)
 		testenv.Must(s.refresh())
-		testenv.SameList(t, fmt.Sprintf("the roster of %#x", x.gs), s.roster.gs, x.want)
+		testenv.SameList(t, fmt.Sprintf("the roster of %#x", x.gs), s.gs, x.want)
 	}
 }
 
@@ -269,21 +270,10 @@ func TestFileAt(t *testing.T) {
 // A core whose parts overlap would have any amount of memory.
 func TestOverlappingCore(t *testing.T) {
 	core := func(parts int) string {
-		b := make([]byte, 64, 64+56*parts)
-		copy(b, "\x7fELF\x02\x01\x01")
-		le.PutUint16(b[16:], uint16(elf.ET_CORE))
-		le.PutUint16(b[18:], uint16(elf.EM_X86_64))
-		le.PutUint32(b[20:], 1)
-		le.PutUint64(b[32:], 64)
-		le.PutUint16(b[52:], 64)
-		le.PutUint16(b[54:], 56)
-		le.PutUint16(b[56:], uint16(parts))
+		head := elf.Header64{Ident: [16]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, Type: uint16(elf.ET_CORE), Machine: uint16(elf.EM_X86_64), Version: 1, Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: uint16(parts)}
+		b := testenv.Must(binary.Append(nil, le, head))
 		for i := range parts {
-			p := make([]byte, 56)
-			le.PutUint32(p, uint32(elf.PT_LOAD))
-			le.PutUint64(p[16:], uint64(i)<<12)
-			le.PutUint64(p[32:], 64)
-			b = append(b, p...)
+			b = testenv.Must(binary.Append(b, le, elf.Prog64{Type: uint32(elf.PT_LOAD), Vaddr: uint64(i) << 12, Filesz: 64}))
 		}
 		path := filepath.Join(t.TempDir(), "core")
 		testenv.OK(t, os.WriteFile(path, b, 0o600))

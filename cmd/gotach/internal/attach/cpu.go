@@ -134,20 +134,27 @@ func (r *recorder) owner(t *thread, x *interrupt, c calls) *known {
 	if k := r.byG[x.g]; k != nil && len(c.pcs) > 0 {
 		return k
 	}
+	base := x.base()
+	if i := slices.IndexFunc(r.spans, func(s span) bool { return x.sp >= s.lo && x.sp < s.hi || base >= s.lo && base < s.hi }); i >= 0 {
+		return r.list[i]
+	}
 	// It is the one that the thread runs now, unless that has changed since. Where t.m is 0, nothing can be read.
-	g, err := r.word(t.m + uint64(l.MCurG))
-	k := r.byG[g]
-	if err != nil || k == nil {
-		return nil
-	}
-	var stack [16]byte
-	if r.read(g+uint64(l.GStackLo), stack[:]) == nil && x.sp >= le.Uint64(stack[:]) && x.sp < le.Uint64(stack[8:]) {
-		return k
-	}
-	if c.root == "runtime.goexit" && c.start == r.program.funcs.at(k.start).entry || len(c.pcs) == 0 && k.status&tachyon.Unknown != 0 {
+	g, _ := r.word(t.m + uint64(l.MCurG))
+	if k := r.byG[g]; k != nil && (c.root == "runtime.goexit" && c.start == r.program.funcs.at(k.start).entry || len(c.pcs) == 0 && k.status&tachyon.Unknown != 0) {
 		return k
 	}
 	return nil
+}
+
+// base returns where frame pointers lead to from the part of the stack that was copied: from the system stack to that of the goroutine.
+func (x *interrupt) base() uint64 {
+	fp := x.fp
+	for range len(x.stack) / 16 {
+		if at := fp - x.sp; at <= uint64(len(x.stack)-8) {
+			fp = le.Uint64(x.stack[at:])
+		}
+	}
+	return fp
 }
 
 // owe notes that a goroutine has used CPU time. It is looked at at this tick.

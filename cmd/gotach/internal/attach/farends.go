@@ -91,7 +91,7 @@ func (p *Process) pollDesc(g uint64, stack []byte) uint64 {
 func (p *Process) uses(list []walk, left []int, each func(w *walk, i int, u use)) {
 	l := p.program.layout
 	p.together(list, left, pollAlign, func(i int) uint64 { return list[i].poll }, func(i int, b []byte) {
-		w, g := &list[i], p.roster.gs[list[i].index]
+		w, g := &list[i], p.gs[list[i].index]
 		if b != nil && (le.Uint64(b[l.PollRG:]) == g || le.Uint64(b[l.PollWG:]) == g) {
 			each(w, i, use{le.Uint64(b[l.PollFD:]), le.Uint64(b[l.PollFDSeq:])})
 		}
@@ -101,9 +101,6 @@ func (p *Process) uses(list []walk, left []int, each func(w *walk, i int, u use)
 // farEndsOf finds the descriptors for which goroutines wait, and what they are.
 func (r *recorder) farEndsOf(list []walk) {
 	e := r.ends
-	if e == nil {
-		return
-	}
 	var left, fresh []int
 	for i := range list {
 		if list[i].poll != 0 {
@@ -177,7 +174,7 @@ type socket struct {
 // nameSockets names the sockets that have none.
 func (r *recorder) nameSockets() {
 	e := r.ends
-	if len(e.pending) == 0 || r.now < e.next {
+	if e == nil || len(e.pending) == 0 || r.now < e.next {
 		return
 	}
 	begin := monotonic()

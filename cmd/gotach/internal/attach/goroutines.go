@@ -86,9 +86,6 @@ func (h *head) onSystemStack(l *goruntime.Layout) bool {
 	return h.plain() == goruntime.GWaiting && l.System>>(h.reason&63)&1 != 0
 }
 
-// A roster has the addresses of all goroutines that the runtime ever made, ascending. It never frees one.
-type roster struct{ gs []uint64 }
-
 // refresh reads the runtime's list of goroutines, and reports whether it has grown. The list and its length are two words, and the runtime
 // may replace both meanwhile: so the length is read before and after the list.
 func (p *Process) refresh() (grown bool, err error) {
@@ -98,10 +95,10 @@ func (p *Process) refresh() (grown bool, err error) {
 			return false, err
 		}
 		array, n, c := le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:])
-		if n == uint64(len(p.roster.gs)) {
+		if n == uint64(len(p.gs)) {
 			return false, nil
 		}
-		if n < uint64(len(p.roster.gs)) || n > c || n > 1<<24 { // nonsense, as after an exec
+		if n < uint64(len(p.gs)) || n > c || n > 1<<24 { // nonsense, as after an exec
 			continue
 		}
 		list := make([]byte, n*8)
@@ -120,21 +117,21 @@ func (p *Process) refresh() (grown bool, err error) {
 		if gs[0] < 4096 || gs[n-1]>>56 != 0 {
 			continue // the runtime has not written an entry yet, or it is nonsense
 		}
-		p.roster.gs = gs
+		p.gs = gs
 		return true, nil
 	}
 	return false, nil
 }
 
-// heads reads the heads of goroutines, given by indices of the roster, ascending. It calls each for each of them.
+// heads reads the heads of goroutines, given by indices of gs, ascending. It calls each for each of them.
 func (p *Process) heads(indices []int, each func(i int, b []byte)) error {
 	size := headSize(p.program.layout)
-	return p.gather(indices, func(i int) { p.ask(p.roster.gs[i], size) }, func(i int) { each(i, p.next(size)) })
+	return p.gather(indices, func(i int) { p.ask(p.gs[i], size) }, func(i int) { each(i, p.next(size)) })
 }
 
 // A walk is a goroutine whose stack is to be read.
 type walk struct {
-	index int // in the roster
+	index int // in gs
 	head  head
 	ok    bool     // head and stack are those of one instant
 	pcs   []uint64 // its calls; nil: it runs
@@ -179,7 +176,7 @@ func (p *Process) walks(list []walk, most int) error {
 	for len(left) > 0 {
 		var more []int
 		err := p.gather(left, func(i int) {
-			g := p.roster.gs[list[i].index]
+			g := p.gs[list[i].index]
 			if p.ask(g, size); want[i] > 0 {
 				p.ask(list[i].head.sp, int(want[i]))
 				p.ask(g, size)
@@ -202,7 +199,7 @@ func (p *Process) walks(list []walk, most int) error {
 					case end == whole:
 						w.pcs, w.ok = pcs, true
 						if p.ends != nil && p.state(&w.head) == goruntime.IOWait {
-							w.poll = p.pollDesc(p.roster.gs[w.index], stack)
+							w.poll = p.pollDesc(p.gs[w.index], stack)
 						}
 						calls += len(pcs)
 						return
@@ -219,7 +216,7 @@ func (p *Process) walks(list []walk, most int) error {
 			case w.head.running():
 				w.ok = true
 				if p.threads != nil {
-					w.pcs = p.stopped(p.roster.gs[w.index], w.head)
+					w.pcs = p.stopped(p.gs[w.index], w.head)
 					calls += len(w.pcs)
 				}
 			case tries[i] < most:
@@ -244,7 +241,7 @@ func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 	if _, err := p.refresh(); err != nil {
 		return nil, 0, err
 	}
-	all := make([]int, len(p.roster.gs))
+	all := make([]int, len(p.gs))
 	for i := range all {
 		all[i] = i
 	}
@@ -271,7 +268,7 @@ func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 	for i := range list {
 		if w := &list[i]; w.ok {
 			h := &w.head
-			g := instant.Goroutine{ID: h.id, Parent: h.parent, State: p.state(h), Frames: p.program.funcs.frames(w.pcs), Labels: p.labels(p.roster.gs[w.index], h.labels)}
+			g := instant.Goroutine{ID: h.id, Parent: h.parent, State: p.state(h), Frames: p.program.funcs.frames(w.pcs), Labels: p.labels(p.gs[w.index], h.labels)}
 			if h.since != 0 && h.plain() == goruntime.GWaiting {
 				g.Waited = max(0, now-time.Duration(h.since))
 			}

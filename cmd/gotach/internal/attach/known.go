@@ -29,13 +29,13 @@ type known struct {
 	since       time.Duration // it has been seen unchanged since
 	seen        time.Duration // of its last look that found it unchanged, or that found none
 	beat        time.Duration // when it has a sample although it rests
-	index       int           // in the roster
+	index       int           // in gs
 	labels      uint64
 	set         map[string]string // the same
 	start       uint64
 	own         bool // it is one of the program's own session, which profiles leave out
 	parent      uint64
-	gopc        uint64 // its go statement; 0: it has none
+	gopc        uint64 // its go statement
 	debts       []debt
 	balance     *nocore.Balance
 	ran         []uint32 // where it ran last
@@ -48,14 +48,12 @@ func (r *recorder) begin(k *known, h *head) {
 	if k.seen > 0 { // there was none at a look before that tick: on average it began halfway
 		last -= (last - k.seen) / 2
 	}
-	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: last, start: h.start, parent: h.parent, debts: k.debts, balance: r.balances.Of(h.gopc)}
+	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: last, start: h.start, parent: h.parent, gopc: h.gopc, debts: k.debts, balance: r.balances.Of(h.gopc)}
 	if h.since != 0 && h.plain() == goruntime.GWaiting {
 		k.since = min(r.now, time.Duration(h.since)-r.began) // at least
 	}
 	if h.id == 1 {
 		k.status = tachyon.MainThread
-	} else {
-		k.gopc = h.gopc
 	}
 	r.alive++
 	r.most = max(r.most, r.alive)
@@ -69,7 +67,7 @@ func (r *recorder) tell(k *known, at time.Duration) {
 	}
 	k.told = true
 	g := tachyon.Goroutine{ID: k.id, Parent: k.parent, First: r.inFile(at), Last: r.inFile(at), FirstWeight: micros(at) - micros(k.last)}
-	if by := r.creator(k.gopc); by.Func != "" {
+	if by := r.creator(k.gopc); k.id != 1 && by.Func != "" {
 		g.CreatedBy, g.CreatedAt = by.Func, placeOf(by)
 	}
 	if len(k.set) > 0 {
@@ -142,7 +140,7 @@ const (
 	lastBeat  = time.Second
 )
 
-// rested sets when goroutine i of the roster, which did not change, is looked at next.
+// rested sets when goroutine i of gs, which did not change, is looked at next.
 func (r *recorder) rested(i int) {
 	k := r.list[i]
 	age := r.now - k.since

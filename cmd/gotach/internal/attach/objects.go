@@ -20,7 +20,7 @@ func (p *Process) together(list []walk, left []int, size int, at func(i int) uin
 	for part := range slices.Chunk(left, maxPieces/4) {
 		if p.gather(part, func(i int) {
 			p.ask(at(i), size)
-			p.ask(p.roster.gs[list[i].index], headSize)
+			p.ask(p.gs[list[i].index], headSize)
 		}, func(i int) {
 			piece, h := p.next(size), parse(p.next(headSize), p.program.layout)
 			if h.status = h.plain(); h.motion != list[i].head.motion || h.waiting != list[i].head.waiting {
@@ -104,7 +104,7 @@ func (r *recorder) waitsFor(k *known, w *walk, s *stack) []uint32 {
 		return r.numbered(k, nil)
 	}
 	kind := objects.Kind(r.program.layout.WaitKind(int(w.head.reason)).Kind, s.rwMutex)
-	return r.numbered(k, r.objects.Wait(objects.Waiter{ID: k.id, G: uintptr(r.roster.gs[w.index])}, kind, w.objects, s.callers))
+	return r.numbered(k, r.objects.Wait(objects.Waiter{ID: k.id, G: uintptr(r.gs[w.index])}, kind, w.objects, s.callers))
 }
 
 // renumber gives the stack of a goroutine the number that its object has now.

@@ -43,11 +43,12 @@ type thread struct {
 
 // An interrupt is what the kernel says of a thread that runs.
 type interrupt struct {
-	cpu           time.Duration // that the thread has used since the one before
-	sp, g, lr, pc uint64        // g: the register that has the goroutine's address in Go's code
-	chain         []uint64      // by frame pointers, innermost first; valid until the next one
-	stack         []byte        // from sp on; valid as chain
-	kernel        bool          // the thread was in a system call, or in a fault
+	cpu            time.Duration // that the thread has used since the one before
+	fp, sp, lr, pc uint64
+	g              uint64   // the register that has the goroutine's address in Go's code
+	chain          []uint64 // by frame pointers, innermost first; valid until the next one
+	stack          []byte   // from sp on; valid as chain
+	kernel         bool     // the thread was in a system call, or in a fault
 }
 
 const (
@@ -197,7 +198,7 @@ func (p *perf) parse(b []byte) (x interrupt, count uint64) {
 	}
 	x.chain = p.chain
 	if abi := word(); abi != 0 {
-		x.sp, x.g, x.lr, x.pc = ordered(word(), word(), word(), word())
+		x.fp, x.sp, x.g, x.lr, x.pc = ordered(word(), word(), word(), word(), word())
 	}
 	if size := word(); size > 0 && size+8 <= uint64(len(b)) {
 		x.stack = b[:size]

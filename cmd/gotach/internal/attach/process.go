@@ -25,7 +25,7 @@ type Process struct {
 	Name string // of its executable
 	memory
 	program *program
-	roster  roster
+	gs      []uint64        // addresses of all goroutines that the runtime ever made, ascending; it never frees one
 	ends    *farEnds        // nil: they are not looked for
 	threads map[uint64]regs // of a core, by thread id; nil: it is a process
 	most    int             // for tests: instead of mostCalls

@@ -40,8 +40,9 @@ type recorder struct {
 	before time.Duration         // of the previous tick
 
 	byG   map[uint64]*known
-	list  []*known        // in the order of the roster
+	list  []*known        // in the order of gs
 	dueAt []time.Duration // when each of them is looked at next
+	spans []span          // their stacks at the last look
 	due   []int
 	all   bool // this is the last tick of a file, which looks at all of them
 	walks []walk
@@ -147,19 +148,20 @@ func (r *recorder) tick(end bool) error {
 		return r.ended(err)
 	}
 	if grown || r.list == nil {
-		due := make([]time.Duration, len(r.roster.gs))
-		list := make([]*known, len(r.roster.gs))
-		for i, g := range r.roster.gs {
+		due := make([]time.Duration, len(r.gs))
+		list := make([]*known, len(r.gs))
+		spans := make([]span, len(r.gs))
+		for i, g := range r.gs {
 			k := r.byG[g]
 			if k == nil {
 				k = &known{since: r.now}
 				r.byG[g] = k
 			} else {
-				due[i] = r.dueAt[k.index]
+				due[i], spans[i] = r.dueAt[k.index], r.spans[k.index]
 			}
 			k.index, list[i] = i, k
 		}
-		r.list, r.dueAt = list, due
+		r.list, r.dueAt, r.spans = list, due, spans
 	}
 	if cpu := r.cpuOf(); cpu > r.cpu {
 		r.owed = min(r.owed+cpu-r.cpu, maxOwed)
@@ -215,11 +217,12 @@ func (r *recorder) look(i int, b []byte) {
 	}
 	r.dueAt[i] = r.now // and at the next tick
 	h := parse(b, r.program.layout)
+	r.spans[i] = span{h.lo, h.hi}
 	k.start, k.own = h.start, own.Created(r.creator(h.gopc).Func)
 	alive, system := goruntime.Alive(h.status), k.own || r.system(&h)
 	if alive && system {
 		if r.sweeper == 0 && r.program.funcs.at(h.start).name == "runtime.bgsweep" {
-			r.sweeper = r.roster.gs[i]
+			r.sweeper = r.gs[i]
 		}
 		r.systemRan(k, &h)
 	}
@@ -241,7 +244,7 @@ func (r *recorder) look(i int, b []byte) {
 		r.begin(k, &h)
 	}
 	if h.labels != k.labels {
-		r.relabel(r.roster.gs[i], k, &h)
+		r.relabel(r.gs[i], k, &h)
 	}
 	if scanned {
 		k.since = r.now

@@ -42,7 +42,7 @@ func TestBegins(t *testing.T) {
 	testenv.Await(func() bool {
 		_ = testenv.Must(p.refresh())
 		var all []int
-		for i := range p.roster.gs {
+		for i := range p.gs {
 			all = append(all, i)
 		}
 		testenv.OK(t, p.heads(all, func(_ int, b []byte) {
@@ -85,7 +85,7 @@ func TestRuns(t *testing.T) {
 	} {
 		s := newScripted()
 		r, _ := scriptedRecorder(t, s, Options{Interval: ms})
-		r.base, r.perf, r.list, r.dueAt = 0, &perf{period: ms}, []*known{{}}, make([]time.Duration, 1)
+		r.base, r.perf, r.list, r.dueAt, r.spans = 0, &perf{period: ms}, []*known{{}}, make([]time.Duration, 1), make([]span, 1)
 		_ = testenv.Must(s.refresh())
 		l := s.program.layout
 		seq := byte(0)
@@ -231,6 +231,17 @@ func TestInterruptedScheduler(t *testing.T) {
 		}
 		got := f.interrupted(&interrupt{pc: chain[0], sp: 1 << 20, chain: slices.Clone(chain)})
 		testenv.FailIf(t, got.root != tt.root || len(got.pcs) != len(chain), "%v: root %q, %d calls", tt.calls, got.root, len(got.pcs))
+	}
+}
+
+// What a thread was interrupted in on the system stack is of the goroutine to whose stack frame pointers lead, whichever runs there by now.
+func TestInterruptedSystemStack(t *testing.T) {
+	r := &recorder{Process: newScripted().Process, list: []*known{{}, {}}, spans: []span{{0x1000, 0x2000}, {0x2000, 0x3000}}}
+	words := le.AppendUint64(make([]byte, 16), 1<<20+40) // at 1<<20: the second one has the frame pointer of its caller, and that one the base
+	words = le.AppendUint64(le.AppendUint64(words, 0), 0)
+	for base, want := range map[uint64]*known{0x1000: r.list[0], 0x2ff8: r.list[1], 0x3000: nil} {
+		got := r.owner(&thread{}, &interrupt{sp: 1 << 20, fp: 1<<20 + 16, stack: le.AppendUint64(slices.Clone(words), base)}, calls{})
+		testenv.Same(t, fmt.Sprintf("%#x", base), got, want)
 	}
 }
 
