@@ -12,6 +12,7 @@ import (
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
+	"github.com/gotach/profiler/internal/unfinished"
 )
 
 // After a crash of the machine, the synced samples can be read, even if all other data are
@@ -38,7 +39,7 @@ func TestMachineCrash(t *testing.T) {
 			testenv.Same(t, "the journal has a boot ID", bytes.Equal(booted, j), false)
 			crashed := filepath.Join(t.TempDir(), "y.tach")
 			testenv.OK(t, errors.Join(os.WriteFile(crashed, file, 0o600), os.WriteFile(crashed+journal.Suffix, booted, 0o600)))
-			st := testenv.Must(journal.Load(crashed))
+			st := testenv.Must(unfinished.Load(crashed))
 			for i := 64 << 10; i < 576<<10; i++ { // the buffer
 				booted[i] = byte(rand.Uint32())
 			}

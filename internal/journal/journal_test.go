@@ -3,7 +3,6 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/testenv"
-	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -28,109 +26,9 @@ func create(t *testing.T, path string) *Writer {
 	return testenv.Must(Create(path, head))
 }
 
-func load(t *testing.T, path string) *State {
-	t.Helper()
-	return testenv.Must(Load(path))
-}
-
 func entry(i int) []byte {
 	s := fmt.Sprintf("a string that is the %dth", i)
 	return append(binary.AppendUvarint(nil, uint64(len(s))), s...)
-}
-
-// All entries can be loaded in their order at any time, also after the file has grown many
-// times and after its writer has ended. Remove deletes the file.
-func TestGrow(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.tach")
-	j := create(t, path)
-	var strings, frames []byte
-	const n = 60_000
-	for i := range n {
-		strings = append(strings, entry(i)...)
-		testenv.OK(t, j.String(entry(i)))
-		frame := binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(i)), uint64(i)), 7)
-		frames = append(frames, frame...)
-		testenv.OK(t, j.Frame(frame))
-	}
-	testenv.Within(t, "MB of the journal", len(j.chunks), 3, 100)
-	testenv.OK(t, errors.Join(j.Metadata([]byte(`{"gotach":"a","n":1}`), true), j.Metadata([]byte(`{"gotach":"b"}`), false), j.Metadata([]byte(`{"gotach":"a","n":2}`), true)))
-	for _, closed := range []bool{false, true} {
-		if closed {
-			testenv.OK(t, j.Close())
-		}
-		s := load(t, path)
-		testenv.Prints(t, "strings and frames, equal", fmt.Sprint(n, n, " true true"), s.NStrings, s.NFrames, bytes.Equal(s.Strings, strings), bytes.Equal(s.Frames, frames))
-		testenv.Prints(t, "metadata", `[{"gotach":"b"} {"gotach":"a","n":2}]`, s.Metadata)
-		testenv.Prints(t, "head", fmt.Sprint(head.Layout, head.Start, head.Interval, tachyon.HeaderSize), s.Layout, s.Start, s.Interval, s.Point.Offset)
-	}
-	half, whole := load(t, path), n/2
-	known := Known{NStrings: uint32(whole)}
-	for range whole {
-		_, size := cutString(half.Strings[known.Strings:])
-		known.Strings += size
-	}
-	for known.Frames = len(frames) / 2; frames[known.Frames-1] != 7; known.Frames++ {
-	}
-	s := testenv.Must(LoadNew(path, known))
-	testenv.Prints(t, "new strings, equal, equal frames", fmt.Sprint(n-whole, " true true"), s.NStrings, bytes.Equal(s.Strings, strings[known.Strings:]), bytes.Equal(s.Frames, frames[known.Frames:]))
-	j = create(t, path) // replaces a journal that is not in use
-	testenv.Same(t, "strings of the new journal", load(t, path).NStrings, 0)
-	testenv.OK(t, j.Remove())
-	testenv.Is(t, "the journal after Remove", testenv.Err(os.Lstat(path+Suffix)), os.ErrNotExist)
-}
-
-// After any operation, pending repeats are in the journal exactly once: in a slot, in a
-// larger slot, or in the buffer.
-func TestSlots(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.tach")
-	j := create(t, path)
-	defer j.Remove()
-	record := func(n int, pairs ...byte) []byte {
-		return append([]byte{9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, wire.Repeat, byte(n)}, pairs...)
-	}
-	want := func(what string, b []byte) {
-		t.Helper()
-		testenv.SameList(t, what, load(t, path).Records, b)
-	}
-	small := testenv.Must(j.Slot(32))
-	testenv.Prints(t, "length and capacity of a slot", "32 32", len(small.Data()), cap(small.Data()))
-	j.Begin(&small, 9, 1)
-	copy(small.Data(), []byte{5, 1, 6, 2})
-	want("not used yet", []byte{})
-	small.Used(2)
-	want("one", record(1, 5, 1))
-	small.Used(4)
-	want("two", record(2, 5, 1, 6, 2))
-
-	large := testenv.Must(j.Slot(64))
-	copy(large.Data(), small.Data()[:4])
-	large.Data()[4], large.Data()[5] = 7, 3
-	j.Move(&small, &large, 4)
-	want("moved", record(2, 5, 1, 6, 2))
-	j.Release(small)
-	large.Used(6)
-	want("three", record(3, 5, 1, 6, 2, 7, 3))
-
-	buf := append(j.Buffer(), record(3, 5, 1, 6, 2, 7, 3)...)
-	j.Commit(len(buf), &large)
-	want("in the buffer", record(3, 5, 1, 6, 2, 7, 3))
-	j.Advance(Point{Offset: 1000, Samples: 3, Raw: uint64(len(buf))}, 0)
-	want("in the file", []byte{})
-	p := load(t, path).Point
-	testenv.Prints(t, "offset and samples", "1000 3", p.Offset, p.Samples)
-	j.Release(large)
-
-	// Pages whose slots are all free are reused for any kind.
-	for range 20 {
-		var slots []Slot
-		for range 50 {
-			slots = append(slots, testenv.Must(j.Slot(16384)))
-		}
-		for _, s := range slots {
-			j.Release(s)
-		}
-	}
-	testenv.Within(t, "MB of a journal whose slots were released", len(j.chunks), 1, 3)
 }
 
 // Only one writer can use a journal, and a recovery cannot begin while it does.
@@ -140,7 +38,6 @@ func TestBusy(t *testing.T) {
 	testenv.Is(t, "Create", testenv.Err(Create(path, head)), ErrBusy)
 	testenv.Is(t, "Lock", testenv.Err(Lock(path)), ErrBusy)
 	testenv.Same(t, "the journal of a writer is held", testenv.Must(Held(path)), true)
-	load(t, path)
 	testenv.OK(t, j.Close())
 	testenv.Same(t, "the journal of a writer that has gone is held", testenv.Must(Held(path)), false)
 	testenv.Is(t, "Held without a journal", testenv.Err(Held(path+"x")), os.ErrNotExist)
@@ -219,11 +116,13 @@ func TestMode(t *testing.T) {
 	testenv.Same(t, "mode", testenv.Must(os.Stat(path+Suffix)).Mode(), 0o600)
 }
 
-// On a full disk the call that grows the journal returns an error. Stores never fault, and
-// earlier entries can be loaded.
+// On a full disk the call that grows the journal returns an error. Stores never fault. A block frees the pages of its records.
 func testFull(t *testing.T, path string) {
 	j := create(t, path)
 	defer j.Remove()
+	before := len(j.free)
+	testenv.OK(t, errors.Join(j.Records(make([]byte, 3*PageSize)), j.Block([]byte("block"))))
+	testenv.Same(t, "free pages", len(j.free), before-1)
 	n, err := 0, error(nil)
 	for ; err == nil; n++ {
 		testenv.StopIf(t, n > 1e6, "the disk is not full")
@@ -236,8 +135,6 @@ func testFull(t *testing.T, path string) {
 		b[i] = 0xa5 // all blocks of the buffer are allocated
 	}
 	j.Commit(len(b), nil)
-	s := load(t, path)
-	testenv.Prints(t, "strings, bytes of records", fmt.Sprint(n-1, BufferSize), s.NStrings, len(s.Records))
 }
 
 func TestFullWhenReserving(t *testing.T) {
@@ -245,7 +142,7 @@ func TestFullWhenReserving(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
 	for _, method := range []func(*os.File, int64, int64) error{reserve, reserveByWriting} {
 		Reserve = func(f *os.File, off, size int64) error {
-			if off >= 2*chunkSize {
+			if off >= 2*ChunkSize {
 				return os.NewSyscallError("fallocate", syscall.ENOSPC)
 			}
 			return method(f, off, size)

@@ -23,6 +23,12 @@ const (
 	MaxKeptBytes = 1_000_000_000 // with their journals; the latest file stays even if it is larger
 )
 
+// Exists reports whether the profile at path has a journal.
+func Exists(path string) bool {
+	fi, err := os.Stat(path + Suffix)
+	return err == nil && fi.Mode().IsRegular()
+}
+
 // Numbered returns the path of the nth file of an output: app.1.tach, app.2.tach.
 func Numbered(path string, n int) string {
 	ext := filepath.Ext(path)

@@ -88,51 +88,52 @@ import (
 // Suffix is the end of a journal's name, after the profile's name.
 const Suffix = ".journal"
 
+// The numbers of the layout. Package unfinished reads journals by them.
 const (
-	magic   = 0x4c4e524a48434154 // "TACHJRNL" in little-endian order
-	version = 1
+	Magic   = 0x4c4e524a48434154 // "TACHJRNL" in little-endian order
+	Version = 1
 
-	pageSize   = 64 << 10
+	PageSize   = 64 << 10
 	BufferSize = 512 << 10 // size of the writer's buffer in bytes
-	chunkSize  = 1 << 20   // bytes by which a journal grows
-	firstPage  = 1 + BufferSize/pageSize
+	ChunkSize  = 1 << 20   // bytes by which a journal grows
+	FirstPage  = 1 + BufferSize/PageSize
 
-	atVersion, atLayout     = 8, 12
-	atStart, atInterval     = 16, 24
-	atCompression, atConfig = 32, 36
-	atPython, atStatsSize   = 40, 43
-	atCommit                = 64
-	atPoints, pointSize     = 128, 64
-	atStats                 = 256
-	atBoot, bootSize        = 320, 36
-	atDurable, durableSize  = 384, 64
+	AtVersion, AtLayout     = 8, 12
+	AtStart, AtInterval     = 16, 24
+	AtCompression, AtConfig = 32, 36
+	AtPython, AtStatsSize   = 40, 43
+	AtCommit                = 64
+	AtPoints, PointSize     = 128, 64
+	AtStats                 = 256
+	AtBoot, BootSize        = 320, 36
+	AtDurable, DurableSize  = 384, 64
 
-	kindFree     = 0
-	kindStrings  = 1
-	kindFrames   = 2
-	kindMetadata = 3
-	kindRecords  = 4
-	kindBlocks   = 5
-	kindProgress = 6
-	minSlot      = 32    // bytes, smallest size of a slot
-	maxSlot      = 16384 // bytes, largest size of a slot
+	KindFree     = 0
+	KindStrings  = 1
+	KindFrames   = 2
+	KindMetadata = 3
+	KindRecords  = 4
+	KindBlocks   = 5
+	KindProgress = 6
+	MinSlot      = 32    // bytes, smallest size of a slot
+	MaxSlot      = 16384 // bytes, largest size of a slot
 
-	pageHead = 64
-	atBefore = 24 // in a page of records
+	PageHead = 64
+	AtBefore = 24 // in a page of records
 
-	place     = 16 << 10 // bytes between the two places of the progress
-	placeHead = 16
-	slotHead  = 32
+	PlaceSize = 16 << 10 // bytes between the two places of the progress
+	PlaceHead = 16
+	SlotHead  = 32
 	slotUsed  = 24
 )
 
 // The fields of a commit word.
 const (
-	lengthBits = 24
+	LengthBits = 24
 	slotBits   = 32
-	genShift   = lengthBits + slotBits
-	lengthMask = 1<<lengthBits - 1
-	slotMask   = 1<<slotBits - 1
+	GenShift   = LengthBits + slotBits
+	LengthMask = 1<<LengthBits - 1
+	SlotMask   = 1<<slotBits - 1
 )
 
 // A Head is the part of a profile's header that is known at the start.
@@ -177,26 +178,13 @@ func (p *Point) putDurable(b []byte, seq uint64) {
 	binary.NativeEndian.PutUint32(b[56:], wire.CRC(0, b[:56]))
 }
 
-// durable returns the latest durable point in a control page.
-func durable(b []byte) (p Point, ok bool) {
-	latest := uint64(0)
-	for n := range 2 {
-		d := b[atDurable+n*durableSize:][:durableSize]
-		seq := binary.NativeEndian.Uint64(d[48:])
-		if seq > latest && binary.NativeEndian.Uint32(d[56:]) == wire.CRC(0, d[:56]) {
-			p, ok, latest = readPoint(d), true, seq
-		}
-	}
-	return p, ok
-}
-
 // AfterStore is a hook for tests. It is called after each store that makes a change take
 // effect: a kill at another moment has the same result as a kill at one of these. It is not
 // called after the stores of Slot.Used, which are always the last stores for a sample.
 var AfterStore func()
 
-// boot returns the boot ID of the system, or zero bytes if the system has none.
-func boot() (id [bootSize]byte) {
+// Boot returns the boot ID of the system, or zero bytes if the system has none.
+func Boot() (id [BootSize]byte) {
 	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		copy(id[:], b)
 	}

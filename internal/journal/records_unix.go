@@ -23,9 +23,9 @@ type recordPages struct {
 // began notes the first or next page of a stream.
 func (r *recordPages) began(kind uint64, p *page) {
 	switch kind {
-	case kindRecords:
+	case KindRecords:
 		r.alone = append(r.alone, p)
-	case kindBlocks:
+	case KindBlocks:
 		if n := len(r.blocks); n > 0 {
 			release(r.blocks[n-1])
 		}
@@ -41,12 +41,12 @@ func release(p *page) { _ = unix.Madvise(p.b, unix.MADV_DONTNEED) }
 func (j *Writer) Records(b []byte) error {
 	for len(b) > 0 {
 		// A page's content is added to the number of written bytes at once, for the next page.
-		room := pageSize - pageHead
-		if p := j.streams[kindRecords]; p != nil && int(*p.used()) < room {
+		room := PageSize - PageHead
+		if p := j.streams[KindRecords]; p != nil && int(*p.used()) < room {
 			room -= int(*p.used())
 		}
 		n := min(room, len(b))
-		if err := j.append(kindRecords, b[:n]); err != nil {
+		if err := j.append(KindRecords, b[:n]); err != nil {
 			return err
 		}
 		j.records.written += uint64(n)
@@ -57,14 +57,14 @@ func (j *Writer) Records(b []byte) error {
 
 // Block adds a block. It has all records that are in no block yet.
 func (j *Writer) Block(b []byte) error {
-	if err := j.append(kindBlocks, b); err != nil {
+	if err := j.append(KindBlocks, b); err != nil {
 		return err
 	}
 	for _, p := range j.records.alone {
-		store(p.kind(), kindFree)
+		store(p.kind(), KindFree)
 		j.free = append(j.free, p)
 	}
-	j.records.alone, j.streams[kindRecords] = j.records.alone[:0], nil
+	j.records.alone, j.streams[KindRecords] = j.records.alone[:0], nil
 	return nil
 }
 
@@ -72,8 +72,8 @@ func (j *Writer) Block(b []byte) error {
 func (j *Writer) Blocks(size int64, f func([]byte)) {
 	for _, p := range j.records.blocks {
 		n := min(size, int64(*p.used()))
-		f(p.b[pageHead : pageHead+n])
-		if size -= n; p != j.streams[kindBlocks] {
+		f(p.b[PageHead : PageHead+n])
+		if size -= n; p != j.streams[KindBlocks] {
 			release(p)
 		}
 	}
@@ -82,21 +82,21 @@ func (j *Writer) Blocks(size int64, f func([]byte)) {
 // Progress replaces the latest progress.
 func (j *Writer) Progress(json []byte) error {
 	r := &j.records
-	if len(json) > place-placeHead {
+	if len(json) > PlaceSize-PlaceHead {
 		return fmt.Errorf("%s: a progress of %d bytes", j.path, len(json))
 	}
 	if r.progress == nil {
-		p, err := j.newPage(kindProgress)
+		p, err := j.newPage(KindProgress)
 		if err != nil {
 			return err
 		}
 		r.progress = p
 	}
 	r.seq++
-	at := pageHead + int(r.seq&1)*place
-	b := r.progress.b[at : at+placeHead+len(json)]
+	at := PageHead + int(r.seq&1)*PlaceSize
+	b := r.progress.b[at : at+PlaceHead+len(json)]
 	store(word(b, 0), 0) // until it is whole
-	copy(b[placeHead:], json)
+	copy(b[PlaceHead:], json)
 	binary.NativeEndian.PutUint32(b[8:], uint32(len(json)))
 	binary.NativeEndian.PutUint32(b[12:], wire.CRC(0, json))
 	store(word(b, 0), r.seq)

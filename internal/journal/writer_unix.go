@@ -11,8 +11,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/gotach/profiler/internal/files"
 )
 
 // A Writer is the journal of a profile that is being written. It must not be used from two
@@ -31,7 +29,7 @@ type Writer struct {
 
 	durable uint64 // sequence number of the last durable point
 
-	streams [kindBlocks + 1]*page // the last page of each kind
+	streams [KindBlocks + 1]*page // the last page of each kind
 	records recordPages
 	free    []*page         // unused pages
 	slots   map[int][]*page // by the size of their slots in bytes: pages with a free one
@@ -59,7 +57,7 @@ type Slot struct {
 
 // Data returns the slot's whole memory for repeats.
 func (s *Slot) Data() []byte {
-	begin := s.at + slotHead
+	begin := s.at + SlotHead
 	end := begin + int(*s.page.kind())
 	return s.page.b[begin:end:end]
 }
@@ -91,149 +89,44 @@ func Create(path string, h Head) (*Writer, error) {
 	return j, nil
 }
 
-// claim creates a file and locks it. It does not follow symbolic links.
-func claim(path string) (*os.File, error) {
-	for range 3 {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-		if err == nil {
-			if err = lock(f); err != nil {
-				f.Close()
-				return nil, err
-			}
-			return f, nil
-		}
-		if !errors.Is(err, os.ErrExist) {
-			return nil, err
-		}
-		if err := removeStale(path); err != nil {
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("%s: %w", path, ErrBusy)
-}
-
-// removeStale removes a journal that nobody has locked.
-func removeStale(path string) error {
-	fi, err := os.Lstat(path)
-	if err != nil {
-		return ignoreMissing(err)
-	}
-	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file, so it cannot be the journal", path)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return ignoreMissing(err)
-	}
-	defer f.Close()
-	if err := lock(f); err != nil {
-		return err
-	}
-	return ignoreMissing(os.Remove(path))
-}
-
-// flock locks a journal without waiting. The lock lasts until the file is closed or the process ends. The error wraps ErrBusy, or
-// ErrUnsupported if the file system has no locks.
-func flock(f *os.File, how int) error {
-	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-	switch {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return fmt.Errorf("%s: %w", f.Name(), ErrBusy)
-	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EINVAL):
-		return ErrUnsupported
-	}
-	return err
-}
-
-// lock locks a journal for one process, if the file system has locks.
-func lock(f *os.File) error {
-	if err := flock(f, unix.LOCK_EX); !errors.Is(err, ErrUnsupported) {
-		return err
-	}
-	return nil
-}
-
-// Lock opens the journal of the profile at path for its recovery and locks it until
-// the file is closed.
-func Lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+Suffix, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err := lock(f); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// Held reports whether a program is writing the profile at path, or finishing it. The error wraps fs.ErrNotExist if there
-// is no journal, and ErrUnsupported if the file system has no locks. Held looks at a moment: it holds no lock afterwards.
-func Held(path string) (bool, error) {
-	f, err := os.OpenFile(path+Suffix, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return false, err
-	}
-	return held(f)
-}
-
-// HeldIn is Held for a profile below root, which others may write to; see [files.OpenIn].
-func HeldIn(root *os.Root, name string) (bool, error) {
-	f, _, err := files.OpenIn(root, name+Suffix, os.O_RDONLY)
-	if err != nil {
-		return false, err
-	}
-	return held(f)
-}
-
-// held reports whether another process has locked a journal, and closes it.
-func held(f *os.File) (bool, error) {
-	defer f.Close()
-	err := flock(f, unix.LOCK_SH)
-	if errors.Is(err, ErrBusy) {
-		return true, nil
-	}
-	return false, err
-}
-
 func (j *Writer) begin(h Head) error {
 	if err := j.grow(); err != nil {
 		return err
 	}
 	b := j.chunks[0]
 	ne := binary.NativeEndian
-	ne.PutUint32(b[atVersion:], version)
-	ne.PutUint32(b[atLayout:], h.Layout)
-	ne.PutUint64(b[atStart:], h.Start)
-	ne.PutUint64(b[atInterval:], h.Interval)
-	ne.PutUint32(b[atCompression:], h.Compression)
-	ne.PutUint32(b[atConfig:], h.Config)
-	copy(b[atPython:], h.Python[:])
-	b[atStatsSize] = byte(copy(b[atStats:atStats+64], h.Stats))
-	id := boot()
-	copy(b[atBoot:], id[:])
-	j.commit = word(b, atCommit)
+	ne.PutUint32(b[AtVersion:], Version)
+	ne.PutUint32(b[AtLayout:], h.Layout)
+	ne.PutUint64(b[AtStart:], h.Start)
+	ne.PutUint64(b[AtInterval:], h.Interval)
+	ne.PutUint32(b[AtCompression:], h.Compression)
+	ne.PutUint32(b[AtConfig:], h.Config)
+	copy(b[AtPython:], h.Python[:])
+	b[AtStatsSize] = byte(copy(b[AtStats:AtStats+64], h.Stats))
+	id := Boot()
+	copy(b[AtBoot:], id[:])
+	j.commit = word(b, AtCommit)
 	j.putPoint(0, Point{Offset: 64})
-	store(word(b, 0), magic)
+	store(word(b, 0), Magic)
 	return nil
 }
 
 // Buffer returns an empty slice of the memory for records, with a capacity of BufferSize
 // bytes.
 func (j *Writer) Buffer() []byte {
-	return j.chunks[0][pageSize : pageSize : pageSize+BufferSize]
+	return j.chunks[0][PageSize : PageSize : PageSize+BufferSize]
 }
 
 // Commit sets the length of the buffer in bytes. If s is not nil, the last record has the
 // slot's repeats, and Commit empties the slot.
 func (j *Writer) Commit(length int, s *Slot) {
 	j.length = uint64(length)
-	w := j.gen<<genShift | j.length
+	w := j.gen<<GenShift | j.length
 	if s == nil || s.page == nil {
 		store(j.commit, w)
 		return
 	}
-	store(j.commit, w|s.id()<<lengthBits)
+	store(j.commit, w|s.id()<<LengthBits)
 	store(s.used, 0)
 	store(j.commit, w)
 }
@@ -244,18 +137,18 @@ func (j *Writer) Advance(p Point, length int) {
 	j.gen = (j.gen + 1) & 0xff
 	j.putPoint(j.gen&1, p)
 	j.raw, j.length = p.Raw, uint64(length)
-	store(j.commit, j.gen<<genShift|j.length)
+	store(j.commit, j.gen<<GenShift|j.length)
 }
 
-func (j *Writer) putPoint(n uint64, p Point) { p.put(j.chunks[0][atPoints+n*pointSize:]) }
+func (j *Writer) putPoint(n uint64, p Point) { p.put(j.chunks[0][AtPoints+n*PointSize:]) }
 
 // Durable stores p as a durable point. The profile and the tables must be synced up to p.
 // Durable may be called while another goroutine uses the journal.
 func (j *Writer) Durable(p Point) error {
 	j.durable++
-	var b [durableSize]byte
+	var b [DurableSize]byte
 	p.putDurable(b[:], j.durable)
-	_, err := j.f.WriteAt(b[:], atDurable+int64(j.durable&1)*durableSize)
+	_, err := j.f.WriteAt(b[:], AtDurable+int64(j.durable&1)*DurableSize)
 	return err
 }
 
@@ -272,11 +165,11 @@ var Reserve = reserve
 
 // grow adds a chunk of pages.
 func (j *Writer) grow() error {
-	off := int64(len(j.chunks)) * chunkSize
-	if err := Reserve(j.f, off, chunkSize); err != nil {
+	off := int64(len(j.chunks)) * ChunkSize
+	if err := Reserve(j.f, off, ChunkSize); err != nil {
 		return err
 	}
-	b, err := unix.Mmap(int(j.f.Fd()), off, chunkSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	b, err := unix.Mmap(int(j.f.Fd()), off, ChunkSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOTSUP) {
 		return ErrUnsupported
 	}
@@ -286,11 +179,11 @@ func (j *Writer) grow() error {
 	j.chunks = append(j.chunks, b)
 	first := 0
 	if off == 0 {
-		first = firstPage
+		first = FirstPage
 	}
-	for n := chunkSize/pageSize - 1; n >= first; n-- {
-		at := n * pageSize
-		j.free = append(j.free, &page{b: b[at : at+pageSize : at+pageSize], off: off + int64(at)})
+	for n := ChunkSize/PageSize - 1; n >= first; n-- {
+		at := n * PageSize
+		j.free = append(j.free, &page{b: b[at : at+PageSize : at+PageSize], off: off + int64(at)})
 	}
 	return nil
 }
@@ -314,18 +207,18 @@ func (j *Writer) newPage(kind uint64) (*page, error) {
 	p.slots, p.free = 0, p.free[:0]
 	j.seq++
 	*p.seq() = j.seq
-	if kind == kindRecords {
-		*word(p.b, atBefore) = j.records.written
+	if kind == KindRecords {
+		*word(p.b, AtBefore) = j.records.written
 	}
 	store(p.kind(), kind)
 	return p, nil
 }
 
 // String adds a string's entry to the string table.
-func (j *Writer) String(entry []byte) error { return j.append(kindStrings, entry) }
+func (j *Writer) String(entry []byte) error { return j.append(KindStrings, entry) }
 
 // Frame adds a frame's entry to the frame table, after its strings.
-func (j *Writer) Frame(entry []byte) error { return j.append(kindFrames, entry) }
+func (j *Writer) Frame(entry []byte) error { return j.append(KindFrames, entry) }
 
 // Metadata adds a metadata object. The next object of the same kind replaces a provisional
 // one.
@@ -334,13 +227,13 @@ func (j *Writer) Metadata(text []byte, provisional bool) error {
 	if provisional {
 		letter = 'P'
 	}
-	return j.append(kindMetadata, append(binary.AppendUvarint([]byte{letter}, uint64(len(text))), text...))
+	return j.append(KindMetadata, append(binary.AppendUvarint([]byte{letter}, uint64(len(text))), text...))
 }
 
 func (j *Writer) append(kind uint64, b []byte) error {
 	for len(b) > 0 {
 		p := j.streams[kind]
-		if p == nil || *p.used() == pageSize-pageHead {
+		if p == nil || *p.used() == PageSize-PageHead {
 			var err error
 			if p, err = j.newPage(kind); err != nil {
 				return err
@@ -349,7 +242,7 @@ func (j *Writer) append(kind uint64, b []byte) error {
 			j.records.began(kind, p)
 		}
 		used := p.used()
-		n := copy(p.b[pageHead+*used:], b)
+		n := copy(p.b[PageHead+*used:], b)
 		store(used, *used+uint64(n))
 		b = b[n:]
 	}
@@ -364,7 +257,7 @@ func (j *Writer) Slot(size int) (Slot, error) {
 		if err != nil {
 			return Slot{}, err
 		}
-		for at := pageSize - (pageSize-pageHead)%(slotHead+size) - slotHead - size; at >= pageHead; at -= slotHead + size {
+		for at := PageSize - (PageSize-PageHead)%(SlotHead+size) - SlotHead - size; at >= PageHead; at -= SlotHead + size {
 			p.free = append(p.free, at)
 		}
 		open = append(open, p)
@@ -393,7 +286,7 @@ func (j *Writer) Release(s Slot) {
 	p.free = append(p.free, s.at)
 	if p.slots--; p.slots == 0 {
 		j.slots[size] = slices.DeleteFunc(j.slots[size], func(q *page) bool { return p == q })
-		store(p.kind(), kindFree)
+		store(p.kind(), KindFree)
 		j.free = append(j.free, p)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/gotach/profiler/internal/files"
-	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/unfinished"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -33,7 +33,7 @@ type Follower struct {
 	batch *Batch   // to fill
 
 	strings []string
-	known   journal.Known // what was read of the journal
+	known   unfinished.Known // what was read of the journal
 	blocks  wire.BlockDecoder
 
 	session *tachyon.Session
@@ -121,7 +121,7 @@ func (f *Follower) poll(news News) error {
 	if head != [tachyon.HeaderSize]byte{} {
 		return f.finished(news)
 	}
-	st, err := journal.LoadNew(f.path, f.known)
+	st, err := unfinished.LoadNew(f.path, f.known)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if now, e := os.Stat(f.path); e != nil || !f.same(now) {
@@ -131,7 +131,7 @@ func (f *Follower) poll(news News) error {
 			return f.r.errorAt(0, "%w, and there is no journal", ErrUnfinished)
 		}
 		return errBusy
-	case errors.Is(err, journal.ErrLess):
+	case errors.Is(err, unfinished.ErrLess):
 		return f.r.errorAt(0, "%w", ErrReplaced)
 	case err != nil:
 		return f.r.errorAt(0, "%w: %w", ErrUnfinished, err)

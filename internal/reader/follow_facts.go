@@ -4,13 +4,13 @@ import (
 	"encoding/binary"
 	"encoding/json"
 
-	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/unfinished"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
 // tables adds what is new in the tables of strings and frames.
-func (f *Follower) tables(st *journal.State) error {
+func (f *Follower) tables(st *unfinished.State) error {
 	text := string(st.Strings)
 	for at := 0; at < len(text); {
 		size, k := binary.Uvarint(st.Strings[at:])
@@ -46,7 +46,7 @@ func (f *Follower) frame(e *entry) (out tachyon.Frame, err error) {
 }
 
 // facts reads what is new in the metadata.
-func (f *Follower) facts(st *journal.State, news News) error {
+func (f *Follower) facts(st *unfinished.State, news News) error {
 	m := &tachyon.Metadata{}
 	for _, text := range st.Metadata {
 		if kind, ok := metadataKind(text); ok && kind == tachyon.KindSession {

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/gotach/profiler/internal/journal"
+	"github.com/gotach/profiler/internal/unfinished"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -87,16 +88,16 @@ func (r *Reader) openUnfinished(path string) error {
 	return r.openFinished()
 }
 
-func (r *Reader) loadJournal(path string) (*journal.State, error) {
+func (r *Reader) loadJournal(path string) (*unfinished.State, error) {
 	if r.root != nil {
-		return journal.LoadIn(r.root, path)
+		return unfinished.LoadIn(r.root, path)
 	}
-	return journal.Load(resolved(path))
+	return unfinished.Load(resolved(path))
 }
 
 // splice replaces src by a spliced source whose header counts the given numbers of samples
 // and threads.
-func (r *Reader) splice(st *journal.State, file source, samples uint64, threads uint32) error {
+func (r *Reader) splice(st *unfinished.State, file source, samples uint64, threads uint32) error {
 	h, tail, err := st.Finish(samples, threads, wire.RawFrame)
 	if err != nil {
 		return r.errorAt(0, "%w: %w", ErrUnfinished, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/unfinished"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -63,7 +64,7 @@ func Finish(path string) (Result, error) {
 	if _, err := f.ReadAt(head[:], 0); err != nil && err != io.EOF {
 		return Result{}, err
 	}
-	st, err := journal.Load(path)
+	st, err := unfinished.Load(path)
 	if err != nil {
 		return Result{}, err
 	}

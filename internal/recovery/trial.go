@@ -8,8 +8,8 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/reader"
+	"github.com/gotach/profiler/internal/unfinished"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -18,9 +18,9 @@ import (
 // read to its end.
 type trial struct {
 	f       *os.File
-	st      *journal.State // what is kept
-	records []byte         // the samples of the journal
-	ends    []end          // of the records in them that are whole
+	st      *unfinished.State // what is kept
+	records []byte            // the samples of the journal
+	ends    []end             // of the records in them that are whole
 	samples uint64
 	cut     []string
 }
@@ -31,7 +31,7 @@ type end struct {
 	samples uint64 // in all records up to there
 }
 
-func newTrial(f *os.File, st *journal.State) *trial {
+func newTrial(f *os.File, st *unfinished.State) *trial {
 	return &trial{f: f, st: st, records: st.Records, ends: scan(st.Records)}
 }
 
@@ -53,19 +53,19 @@ func (t *trial) finish() error {
 	}
 	for _, leave := range []struct {
 		what string
-		out  func(st *journal.State) (some bool)
+		out  func(st *unfinished.State) (some bool)
 	}{
-		{"", func(*journal.State) bool { return true }},
-		{"the latest records of goroutines", func(st *journal.State) (some bool) {
+		{"", func(*unfinished.State) bool { return true }},
+		{"the latest records of goroutines", func(st *unfinished.State) (some bool) {
 			some = len(st.Alone) > 0 || st.Progress != nil
 			st.Alone, st.Progress = nil, nil
 			return some
 		}},
-		{"all records of goroutines", func(st *journal.State) (some bool) {
+		{"all records of goroutines", func(st *unfinished.State) (some bool) {
 			some, st.Blocks = len(st.Blocks) > 0, nil
 			return some
 		}},
-		{"the metadata of the session", func(st *journal.State) (some bool) {
+		{"the metadata of the session", func(st *unfinished.State) (some bool) {
 			some, st.Metadata = len(st.Metadata) > 0, nil
 			return some
 		}},
