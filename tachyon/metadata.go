@@ -268,18 +268,6 @@ type Goroutine struct {
 	Labels      []LabelSpan `json:"labels,omitempty"` // in order of From
 }
 
-// FirstWeights returns the weights in µs of goroutines' first samples, by goroutine id. The
-// first sample of a goroutine that is not in the map has a weight of one interval.
-func (m *Metadata) FirstWeights() map[uint64]uint64 {
-	weights := map[uint64]uint64{}
-	for _, g := range m.Goroutines {
-		if g.FirstWeight > 0 {
-			weights[g.ID] = g.FirstWeight
-		}
-	}
-	return weights
-}
-
 // A LabelSpan has the pprof labels of a goroutine from a time on, until the next span
 // begins.
 type LabelSpan struct {

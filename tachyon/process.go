@@ -5,10 +5,6 @@ import (
 	"strings"
 )
 
-// ProcessLabels are the names of the labels that a session gives to all goroutines of its process; see
-// Session.Label.
-var ProcessLabels = []string{"host", "pid", "process", "service", "version"}
-
 // Label returns a fact about the process as a label of its goroutines. The keys are:
 //
 //   - host: the host's name.

@@ -2,6 +2,7 @@ package rotate
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/gotach/profiler/internal/frames"
 	"github.com/gotach/profiler/tachyon"
@@ -49,4 +50,28 @@ func (c *Copy) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	samples, unknown := c.translate(samples)
 	n, err = c.Writer.WriteBatch(samples)
 	return n, cmp.Or(err, unknown)
+}
+
+// A translator translates the frame ids of samples to those of a file.
+type translator struct {
+	remap frames.Remap
+	batch []tachyon.Sample // samples with the file's ids
+	ids   []uint32         // memory of the stacks of batch
+}
+
+// translate returns samples with the file's frame ids, up to the first sample with an
+// unknown frame. They are valid until the next call.
+func (t *translator) translate(samples []tachyon.Sample) ([]tachyon.Sample, error) {
+	t.batch, t.ids = t.batch[:0], t.ids[:0]
+	for _, s := range samples {
+		stack, err := t.remap.Stack(s.Stack[:min(len(s.Stack), tachyon.MaxDepth)])
+		if err != nil {
+			return t.batch, fmt.Errorf("rotate: sample of thread %d: %w", s.Thread, err)
+		}
+		from := len(t.ids)
+		t.ids = append(t.ids, stack...)
+		s.Stack = t.ids[from:] // stays valid if append moves t.ids
+		t.batch = append(t.batch, s)
+	}
+	return t.batch, nil
 }

@@ -255,30 +255,6 @@ func (w *Writer) fault(err error) error {
 	return nil
 }
 
-// A translator translates the frame ids of samples to those of a file.
-type translator struct {
-	remap frames.Remap
-	batch []tachyon.Sample // samples with the file's ids
-	ids   []uint32         // memory of the stacks of batch
-}
-
-// translate returns samples with the file's frame ids, up to the first sample with an
-// unknown frame. They are valid until the next call.
-func (t *translator) translate(samples []tachyon.Sample) ([]tachyon.Sample, error) {
-	t.batch, t.ids = t.batch[:0], t.ids[:0]
-	for _, s := range samples {
-		stack, err := t.remap.Stack(s.Stack[:min(len(s.Stack), tachyon.MaxDepth)])
-		if err != nil {
-			return t.batch, fmt.Errorf("rotate: sample of thread %d: %w", s.Thread, err)
-		}
-		from := len(t.ids)
-		t.ids = append(t.ids, stack...)
-		s.Stack = t.ids[from:] // stays valid if append moves t.ids
-		t.batch = append(t.batch, s)
-	}
-	return t.batch, nil
-}
-
 // WriteRecords adds records to the file, to the progress why the file is kept. While nothing can be written it keeps only the progress, in the journal.
 func (w *Writer) WriteRecords(r *tachyon.Records) error {
 	if r.Progress != nil {

@@ -183,7 +183,7 @@ func (s *Source) tick(procs int, last bool) time.Duration {
 	goroutines := s.count()
 	expect, refusal := s.limit.allow(goroutines, at)
 	if refusal != nil {
-		s.refuse(at, refusal)
+		s.refuse(refusal)
 		s.standstill.stuck = false
 		return min(watch.took(), expect.pause) // a probe takes less than the look that it estimates
 	}
@@ -237,7 +237,7 @@ func (s *Source) count() int {
 }
 
 // refuse counts a tick without a look. The first time it warns.
-func (s *Source) refuse(at time.Duration, why error) {
+func (s *Source) refuse(why error) {
 	if s.blindAt.Load() == 0 {
 		s.blindAt.Store(int64(max(s.snapshot.before, 1)))
 	}
