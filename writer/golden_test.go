@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	testcmp "github.com/gotach/profiler/internal/testenv/cmp"
@@ -155,7 +156,7 @@ func goldenPath(l tachyon.Layout, name string) string {
 // unpack returns the bytes that a compressed file would have without compression.
 func unpack(t testing.TB, b []byte) []byte {
 	t.Helper()
-	h := testenv.Must(wire.DecodeHeader(b))
+	h := testenv.Must(decode.Header(b))
 	if h.Compression == tachyon.CompressionNone {
 		return b
 	}
@@ -163,7 +164,7 @@ func unpack(t testing.TB, b []byte) []byte {
 	defer zr.Close()
 	region := testenv.Must(zr.DecodeAll(b[tachyon.HeaderSize:h.StringOffset], nil))
 	rest := b[h.StringOffset : len(b)-tachyon.FooterSize]
-	foot := wire.DecodeFooter(b[len(b)-tachyon.FooterSize:], wire.Order(&h))
+	foot := decode.Footer(b[len(b)-tachyon.FooterSize:], decode.Order(&h))
 	by := tachyon.HeaderSize + uint64(len(region)) - h.StringOffset // may wrap
 	h.Compression = tachyon.CompressionNone
 	h.StringOffset, h.FrameOffset, foot.Size = h.StringOffset+by, h.FrameOffset+by, foot.Size+by

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/internal/decode"
 )
 
 // ErrUnfinished is the error for a file that has neither a header nor a usable journal. Its
@@ -13,7 +13,7 @@ var ErrUnfinished = errors.New("the file is unfinished: its writer is still runn
 
 // ErrChecksum is the error for samples or records that were changed after they were written. It
 // comes wrapped in a [*FormatError].
-var ErrChecksum = wire.ErrChecksum
+var ErrChecksum = decode.ErrChecksum
 
 // A FormatError is an error in a file's content or of reading the file.
 type FormatError struct {

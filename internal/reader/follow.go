@@ -9,9 +9,9 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/unfinished"
-	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -34,7 +34,7 @@ type Follower struct {
 
 	strings []string
 	known   unfinished.Known // what was read of the journal
-	blocks  wire.BlockDecoder
+	blocks  decode.Blocks
 
 	session *tachyon.Session
 	done    bool

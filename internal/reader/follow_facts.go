@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/unfinished"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
@@ -57,7 +58,7 @@ func (f *Follower) facts(st *unfinished.State, news News) error {
 	}
 	f.session = m.Session
 	var progress []byte
-	each := func(rec wire.Record) error {
+	each := func(rec decode.Record) error {
 		switch {
 		case rec.Progress != nil:
 			progress = append(progress[:0], rec.Progress...)
@@ -73,10 +74,10 @@ func (f *Follower) facts(st *unfinished.State, news News) error {
 		return nil
 	}
 	for blocks := st.Blocks; len(blocks) > 0; {
-		h := wire.CutBlock(blocks)
+		h := decode.CutBlock(blocks)
 		b, err := f.blocks.Decode(h, blocks[wire.BlockHeader:][:h.Stored])
 		if err == nil {
-			_, err = wire.DecodeRecords(b, each)
+			_, err = decode.Records(b, each)
 		}
 		if err != nil {
 			return f.r.errorAt(0, "the journal's records: %w", err)
@@ -85,7 +86,7 @@ func (f *Follower) facts(st *unfinished.State, news News) error {
 		blocks = blocks[wire.BlockHeader+int(h.Stored):]
 	}
 	f.known.Blocks += len(st.Blocks)
-	if _, err := wire.DecodeRecords(st.Alone, each); err != nil {
+	if _, err := decode.Records(st.Alone, each); err != nil {
 		return f.r.errorAt(0, "the journal's records: %w", err)
 	}
 	if st.Progress != nil {
@@ -99,7 +100,7 @@ func (f *Follower) facts(st *unfinished.State, news News) error {
 		return f.r.errorAt(0, "the journal's progress: %w", err)
 	}
 	p.Describe(f.session)
-	if err := wire.CheckSession(f.session); err != nil {
+	if err := decode.CheckSession(f.session); err != nil {
 		return f.r.errorAt(0, "the journal's progress: %w", err)
 	}
 	return nil

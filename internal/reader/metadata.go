@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -105,7 +106,7 @@ func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 		if err := json.Unmarshal(b, &m.Session); err != nil || m.Session == nil {
 			return err
 		}
-		return wire.CheckSession(m.Session)
+		return decode.CheckSession(m.Session)
 	case tachyon.KindGoroutines:
 		var part struct {
 			Goroutines []tachyon.Goroutine `json:"goroutines"`
@@ -115,7 +116,7 @@ func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 		}
 		m.Goroutines = append(m.Goroutines, part.Goroutines...)
 		for i := range part.Goroutines {
-			if err := wire.CheckGoroutine(&part.Goroutines[i]); err != nil {
+			if err := decode.CheckGoroutine(&part.Goroutines[i]); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"iter"
 
-	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -14,7 +14,7 @@ import (
 func (r *Reader) Objects() iter.Seq2[*tachyon.Object, error] {
 	return func(yield func(*tachyon.Object, error) bool) {
 		err := r.blocks(func(b []byte) (int, error) {
-			return wire.DecodeObjects(b, func(text []byte) error {
+			return decode.Objects(b, func(text []byte) error {
 				o := &tachyon.Object{}
 				if err := json.Unmarshal(text, o); err != nil {
 					return err

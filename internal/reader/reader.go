@@ -56,6 +56,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
@@ -255,7 +256,7 @@ func (r *Reader) openFinished() error {
 	case n < tachyon.HeaderSize:
 		return r.errorAt(size, "%d bytes are too short for a header of %d", size, tachyon.HeaderSize)
 	}
-	h, err := wire.DecodeHeader(head[:])
+	h, err := decode.Header(head[:])
 	if err != nil {
 		return r.errorAt(0, "%w", err)
 	}
@@ -271,7 +272,7 @@ func (r *Reader) openFinished() error {
 	if err := r.readFull(foot[:], end); err != nil {
 		return err
 	}
-	r.footer = wire.DecodeFooter(foot[:], wire.Order(&h))
+	r.footer = decode.Footer(foot[:], decode.Order(&h))
 	if h.Layout == tachyon.Document && r.footer.Size != uint64(size) {
 		return r.errorAt(end+8, "the footer counts %d bytes, but the file has %d: it may be truncated", r.footer.Size, size)
 	}

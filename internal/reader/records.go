@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -51,7 +52,7 @@ func (r *Reader) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 		}
 		err := r.oldGoroutines(one)
 		if err == nil {
-			err = r.records(func(rec wire.Record) error {
+			err = r.records(func(rec decode.Record) error {
 				if rec.Goroutine == nil {
 					return nil
 				}
@@ -84,7 +85,7 @@ func (r *Reader) FirstWeights() ([]FirstWeight, error) {
 	list = slices.Grow(list, int(min(int64(r.header.Threads), r.section.Length/4)))
 	err := r.oldGoroutines(func(g *tachyon.Goroutine) error { return add(g.ID, g.FirstWeight) })
 	if err == nil {
-		err = r.blocks(func(b []byte) (int, error) { return wire.DecodeWeights(b, add) })
+		err = r.blocks(func(b []byte) (int, error) { return decode.Weights(b, add) })
 	}
 	if err != nil {
 		return nil, err
@@ -132,16 +133,16 @@ func sortWeights(list []FirstWeight) []FirstWeight {
 }
 
 // records calls yield with all records of the section. It returns yield's error errStop as it is.
-func (r *Reader) records(yield func(wire.Record) error) error {
-	return r.blocks(func(b []byte) (int, error) { return wire.DecodeRecords(b, yield) })
+func (r *Reader) records(yield func(decode.Record) error) error {
+	return r.blocks(func(b []byte) (int, error) { return decode.Records(b, yield) })
 }
 
-// blocks calls decode with the content of each block of the record section. decode returns an error
+// blocks calls each with the content of each block of the record section. each returns an error
 // and the offset of the record with the error. The number of records is limited by the file's size,
 // because they can be compressed a thousandfold.
-func (r *Reader) blocks(decode func([]byte) (int, error)) error {
+func (r *Reader) blocks(each func([]byte) (int, error)) error {
 	defer r.release(r.section.Offset, r.section.Offset+r.section.Length)
-	var d wire.BlockDecoder
+	var d decode.Blocks
 	defer d.Close()
 	var stored []byte
 	raw, most := uint64(0), 16<<20+64*uint64(r.Size())
@@ -153,7 +154,7 @@ func (r *Reader) blocks(decode func([]byte) (int, error)) error {
 		if err := r.readFull(head[:], at); err != nil {
 			return err
 		}
-		h := wire.CutBlock(head[:])
+		h := decode.CutBlock(head[:])
 		if int64(h.Stored) > end-at-wire.BlockHeader {
 			return r.errorAt(at, "record section: a block of %d bytes, but only %d are left", h.Stored, end-at-wire.BlockHeader)
 		}
@@ -171,7 +172,7 @@ func (r *Reader) blocks(decode func([]byte) (int, error)) error {
 		if err != nil {
 			return r.errorAt(at, "record section: %w", err)
 		}
-		if n, err := decode(b); err == errStop {
+		if n, err := each(b); err == errStop {
 			return err
 		} else if err != nil {
 			return r.errorAt(at, "record section: record at %d of the block: %w", n, err)
@@ -186,7 +187,7 @@ func (r *Reader) addRecords(m *tachyon.Metadata) error {
 	var progress *tachyon.Progress
 	budget := 32<<20 + 128*r.Size()
 	known := make(map[uint64]int) // indices in m.Goroutines
-	err := r.records(func(rec wire.Record) error {
+	err := r.records(func(rec decode.Record) error {
 		if rec.Progress != nil {
 			progress = &tachyon.Progress{}
 			return json.Unmarshal(rec.Progress, progress)
@@ -228,7 +229,7 @@ func (r *Reader) addRecords(m *tachyon.Metadata) error {
 // describe copies the latest progress into a session.
 func (r *Reader) describe(s *tachyon.Session, p *tachyon.Progress) error {
 	p.Describe(s)
-	if err := wire.CheckSession(s); err != nil {
+	if err := decode.CheckSession(s); err != nil {
 		return r.errorAt(r.section.Offset, "record section: progress: %w", err)
 	}
 	return nil
@@ -238,7 +239,7 @@ func (r *Reader) describe(s *tachyon.Session, p *tachyon.Progress) error {
 func (r *Reader) addProgress(s *tachyon.Session) error {
 	var progress *tachyon.Progress
 	err := r.blocks(func(b []byte) (int, error) {
-		return wire.DecodeProgress(b, func(text []byte) error {
+		return decode.Progress(b, func(text []byte) error {
 			progress = &tachyon.Progress{}
 			return json.Unmarshal(text, progress)
 		})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
@@ -49,7 +50,7 @@ func someBlocks() []byte {
 	e.Reset()
 	second := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 2, First: 1, Last: 2})
 	second = e.AppendGoroutine(second, &tachyon.Goroutine{ID: 9, Last: 8, Labels: []tachyon.LabelSpan{{From: 7, Labels: map[string]string{}}}})
-	return wire.AppendBlock(wire.AppendBlock(nil, first, nil), second, wire.RawFrame)
+	return wire.AppendBlock(wire.AppendBlock(nil, first, nil), second, decode.RawFrame)
 }
 
 // A goroutine's parts are one goroutine of the metadata.

@@ -3,7 +3,7 @@ package reader
 import (
 	"iter"
 
-	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -12,7 +12,7 @@ import (
 func (r *Reader) Stops() iter.Seq2[*tachyon.Stops, error] {
 	return func(yield func(*tachyon.Stops, error) bool) {
 		err := r.blocks(func(b []byte) (int, error) {
-			return wire.DecodeStops(b, func(s *tachyon.Stops) error {
+			return decode.Stops(b, func(s *tachyon.Stops) error {
 				if !yield(s, nil) {
 					return errStop
 				}

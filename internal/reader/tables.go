@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gotach/profiler/internal/wire"
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -33,7 +33,7 @@ func (r *Reader) readTables(end int64) error {
 		return err
 	}
 	if r.header.Layout == tachyon.CPython315 {
-		s, n, before, err := wire.DecodeStatistics(b, wire.Order(&r.header))
+		s, n, before, err := decode.Statistics(b, decode.Order(&r.header))
 		if err != nil {
 			return r.errorAt(end-int64(before), "%w", err)
 		}

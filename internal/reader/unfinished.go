@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/unfinished"
 	"github.com/gotach/profiler/internal/wire"
@@ -98,7 +99,7 @@ func (r *Reader) loadJournal(path string) (*unfinished.State, error) {
 // splice replaces src by a spliced source whose header counts the given numbers of samples
 // and threads.
 func (r *Reader) splice(st *unfinished.State, file source, samples uint64, threads uint32) error {
-	h, tail, err := st.Finish(samples, threads, wire.RawFrame)
+	h, tail, err := st.Finish(samples, threads, decode.RawFrame)
 	if err != nil {
 		return r.errorAt(0, "%w: %w", ErrUnfinished, err)
 	}

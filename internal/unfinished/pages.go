@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
 )
@@ -236,7 +237,7 @@ func (p *pages) alone(before uint64) (b []byte) {
 			b = append(b, s.b[next-s.before:]...)
 		}
 	}
-	return b[:wire.WholeRecords(b)]
+	return b[:decode.Whole(b)]
 }
 
 // places keeps the latest progress of a page.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 
+	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
@@ -90,7 +91,7 @@ func metadata(b []byte) []string {
 func wholeBlocks(b []byte) (whole []byte, records uint64) {
 	at := 0
 	for len(b)-at >= wire.BlockHeader {
-		h := wire.CutBlock(b[at:])
+		h := decode.CutBlock(b[at:])
 		stored := b[at+wire.BlockHeader:]
 		if uint64(h.Stored) > uint64(len(stored)) || wire.CRC(0, stored[:h.Stored]) != h.CRC {
 			break

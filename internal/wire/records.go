@@ -11,26 +11,26 @@ import (
 
 // The kinds of records in the record section. Package tachyon describes the section.
 const (
-	recordString    = 1
-	recordGoroutine = 2
-	recordProgress  = 3
-	recordObject    = 4
-	recordStops     = 5
+	RecordString    = 1
+	RecordGoroutine = 2
+	RecordProgress  = 3
+	RecordObject    = 4
+	RecordStops     = 5
 )
 
 // The flags of a goroutine's record.
 const (
-	hasParent = 1 << iota
-	hasCreatedBy
-	hasCreatedAt
-	hasFirst
-	hasWeight
-	hasLabels
+	HasParent = 1 << iota
+	HasCreatedBy
+	HasCreatedAt
+	HasFirst
+	HasWeight
+	HasLabels
 )
 
 const (
-	maxText   = 64 << 10 // bytes of a string in a record; the rest is cut off
-	maxRecord = 1 << 20  // bytes of a goroutine's record, about; more label spans go into another record
+	MaxText   = 64 << 10 // bytes of a string in a record; the rest is cut off
+	MaxRecord = 1 << 20  // bytes of a goroutine's record, about; more label spans go into another record
 )
 
 // A RecordEncoder encodes the records of one block after the other.
@@ -77,33 +77,33 @@ func (e *RecordEncoder) appendPart(out []byte, g *tachyon.Goroutine) ([]byte, []
 	e.head = e.head[:0] // records of new strings
 	b := appendDiff(e.b[:0], g.ID, &e.id)
 	b = append(b, flags)
-	if flags&hasParent != 0 {
+	if flags&HasParent != 0 {
 		b = appendDiff(b, g.Parent, &e.parent)
 	}
-	if flags&hasCreatedBy != 0 {
+	if flags&HasCreatedBy != 0 {
 		b = e.appendShared(b, g.CreatedBy)
 	}
-	if flags&hasCreatedAt != 0 {
+	if flags&HasCreatedAt != 0 {
 		b = e.appendShared(b, g.CreatedAt)
 	}
 	at := e.time
-	if flags&hasFirst != 0 {
+	if flags&HasFirst != 0 {
 		b = appendDiff(b, g.First, &at)
 	}
 	from := at
 	b = appendDiff(b, g.Last, &at)
 	e.time = g.First
-	if flags&hasFirst == 0 {
+	if flags&HasFirst == 0 {
 		e.time = g.Last
 	}
-	if flags&hasWeight != 0 {
+	if flags&HasWeight != 0 {
 		b = binary.AppendUvarint(b, g.FirstWeight)
 	}
 	labels := g.Labels
-	if flags&hasLabels != 0 {
+	if flags&HasLabels != 0 {
 		fit := 1
 		for size := labelBytes(labels[0].Labels); fit < len(labels); fit++ {
-			if size += labelBytes(labels[fit].Labels); size > maxRecord {
+			if size += labelBytes(labels[fit].Labels); size > MaxRecord {
 				break
 			}
 		}
@@ -115,14 +115,14 @@ func (e *RecordEncoder) appendPart(out []byte, g *tachyon.Goroutine) ([]byte, []
 		labels = labels[fit:]
 	}
 	e.b = b
-	return appendRecord(append(out, e.head...), recordGoroutine, b), labels
+	return appendRecord(append(out, e.head...), RecordGoroutine, b), labels
 }
 
 // labelBytes returns about the size of a label set in a record.
 func labelBytes(labels map[string]string) int {
 	n := 16
 	for k, v := range labels {
-		n += min(len(k), maxText) + min(len(v), maxText) + 8
+		n += min(len(k), MaxText) + min(len(v), MaxText) + 8
 	}
 	return n
 }
@@ -131,7 +131,7 @@ func labelBytes(labels map[string]string) int {
 func (e *RecordEncoder) appendLabels(b []byte, labels map[string]string) []byte {
 	keys := slices.Sorted(maps.Keys(labels))
 	for size, i := 0, 0; i < len(keys); i++ {
-		if size += len(keys[i]) + min(len(labels[keys[i]]), maxText); len(keys[i]) > maxText || size > maxRecord {
+		if size += len(keys[i]) + min(len(labels[keys[i]]), MaxText); len(keys[i]) > MaxText || size > MaxRecord {
 			keys = keys[:i]
 		}
 	}
@@ -151,7 +151,7 @@ func (e *RecordEncoder) appendShared(b []byte, s string) []byte {
 		e.last++
 		n = e.last
 		e.numbers[strings.Clone(s)] = n
-		e.head = appendRecord(e.head, recordString, s)
+		e.head = appendRecord(e.head, RecordString, s)
 	}
 	return binary.AppendUvarint(b, n)
 }
@@ -169,10 +169,10 @@ func (e *RecordEncoder) appendValue(b []byte, s string) []byte {
 
 // cutText cuts a string that is too long.
 func cutText(s string) string {
-	if len(s) <= maxText {
+	if len(s) <= MaxText {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxText], "")
+	return strings.ToValidUTF8(s[:MaxText], "")
 }
 
 // appendDiff appends the difference from *previous, and sets *previous to v.
@@ -188,12 +188,12 @@ func appendRecord[T string | []byte](b []byte, kind byte, content T) []byte {
 	return append(append(b, kind), content...)
 }
 
-// maxStops is the number of goroutines in a record of stops.
-const maxStops = 1 << 15
+// MaxStops is the number of goroutines in a record of stops.
+const MaxStops = 1 << 15
 
 // AppendStops appends the record of stops, or several if there are many goroutines. Their ids must ascend.
 func (e *RecordEncoder) AppendStops(out []byte, s *tachyon.Stops) []byte {
-	for list := range slices.Chunk(s.List, maxStops) {
+	for list := range slices.Chunk(s.List, MaxStops) {
 		out = e.appendStops(out, s.Until, list)
 	}
 	if len(s.List) == 0 {
@@ -219,11 +219,11 @@ func (e *RecordEncoder) appendStops(out []byte, until uint64, list []tachyon.Gor
 		b = binary.AppendUvarint(b, n)
 	}
 	e.b = b
-	return appendRecord(out, recordStops, b)
+	return appendRecord(out, RecordStops, b)
 }
 
 // AppendObject appends the record of an object, given as JSON.
-func AppendObject(b, json []byte) []byte { return appendRecord(b, recordObject, json) }
+func AppendObject(b, json []byte) []byte { return appendRecord(b, RecordObject, json) }
 
 // AppendProgress appends the record of a progress, given as JSON.
-func AppendProgress(b, json []byte) []byte { return appendRecord(b, recordProgress, json) }
+func AppendProgress(b, json []byte) []byte { return appendRecord(b, RecordProgress, json) }

@@ -1,7 +1,7 @@
-// Package wire encodes and decodes the parts of a Tachyon file that more than one package
+// Package wire encodes the parts of a Tachyon file that more than one package
 // needs: header and footer, the tables between sample region and footer, the statistics,
 // metadata objects, and the end of a compressed region. Only package writer encodes sample
-// records, and only package reader decodes them.
+// records. Package decode reads what this one encodes.
 //
 // Package tachyon describes the format.
 package wire

@@ -9,7 +9,6 @@ import (
 // Magic numbers and settings of compressed sample regions (RFC 8878).
 const (
 	ZstdMagic = 0xfd2fb528 // starts a frame, little-endian
-	blockMax  = 128 << 10  // bytes in a block, at most
 
 	zstdLevel  = 5
 	zstdWindow = 2 << 20 // bytes; the same as CPython's
@@ -45,22 +44,4 @@ func EndRegion(compression uint32, offset int64, open bool) []byte {
 		return []byte{0x28, 0xB5, 0x2F, 0xFD, 0x20, 0, 1, 0, 0}
 	}
 	return nil
-}
-
-// RawFrame returns records as a zstd frame of uncompressed blocks, for a reader in the same
-// process (RFC 8878, 3.1.1).
-func RawFrame(records []byte) []byte {
-	const window = 7 << 3 // 2^(10+7) bytes
-	b := []byte{0x28, 0xB5, 0x2F, 0xFD, 0, window}
-	for {
-		n := min(len(records), blockMax)
-		head := uint32(n) << 3
-		if n == len(records) {
-			head |= 1 // the last one
-		}
-		b = append(append(b, byte(head), byte(head>>8), byte(head>>16)), records[:n]...)
-		if records = records[n:]; len(records) == 0 {
-			return b
-		}
-	}
 }

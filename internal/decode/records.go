@@ -1,4 +1,4 @@
-package wire
+package decode
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -19,10 +20,10 @@ type Record struct {
 
 var errShortRecord = errors.New("truncated record")
 
-// DecodeRecords calls yield with the records of a block that it knows. The caller must not
+// Records calls yield with the records of a block that it knows. The caller must not
 // change b. It may keep all of a record but Record.Goroutine. With an error, at is the offset of the
 // record in b.
-func DecodeRecords(b []byte, yield func(Record) error) (at int, err error) {
+func Records(b []byte, yield func(Record) error) (at int, err error) {
 	var d recordDecoder
 	return eachRecord(b, func(content []byte) error {
 		r, known, err := d.record(content)
@@ -33,16 +34,16 @@ func DecodeRecords(b []byte, yield func(Record) error) (at int, err error) {
 	})
 }
 
-// DecodeWeights calls yield with the ID and the FirstWeight of each record of a goroutine in a block.
-// It returns as DecodeRecords does.
-func DecodeWeights(b []byte, yield func(id, weight uint64) error) (at int, err error) {
+// Weights calls yield with the ID and the FirstWeight of each record of a goroutine in a block.
+// It returns as Records does.
+func Weights(b []byte, yield func(id, weight uint64) error) (at int, err error) {
 	d := recordDecoder{headsOnly: true}
 	return eachRecord(b, func(content []byte) error {
 		d.b = content[1:]
 		switch content[0] {
-		case recordString:
+		case wire.RecordString:
 			d.strings = append(d.strings, "")
-		case recordGoroutine:
+		case wire.RecordGoroutine:
 			if g := d.goroutine(); d.err == nil {
 				d.err = yield(g.ID, g.FirstWeight)
 			}
@@ -51,22 +52,22 @@ func DecodeWeights(b []byte, yield func(id, weight uint64) error) (at int, err e
 	})
 }
 
-// DecodeProgress calls yield with each record of progress in a block, as JSON, which is part of b. It returns as
-// DecodeRecords does.
-func DecodeProgress(b []byte, yield func([]byte) error) (at int, err error) {
-	return decodeOnly(b, recordProgress, yield)
+// Progress calls yield with each record of progress in a block, as JSON, which is part of b. It returns as
+// Records does.
+func Progress(b []byte, yield func([]byte) error) (at int, err error) {
+	return decodeOnly(b, wire.RecordProgress, yield)
 }
 
-// DecodeObjects is DecodeProgress for objects.
-func DecodeObjects(b []byte, yield func([]byte) error) (at int, err error) {
-	return decodeOnly(b, recordObject, yield)
+// Objects is Progress for objects.
+func Objects(b []byte, yield func([]byte) error) (at int, err error) {
+	return decodeOnly(b, wire.RecordObject, yield)
 }
 
-// DecodeStops calls yield with each record of stops in a block, which is valid until the next one. It returns as
-// DecodeRecords does.
-func DecodeStops(b []byte, yield func(*tachyon.Stops) error) (at int, err error) {
+// Stops calls yield with each record of stops in a block, which is valid until the next one. It returns as
+// Records does.
+func Stops(b []byte, yield func(*tachyon.Stops) error) (at int, err error) {
 	var d recordDecoder
-	return decodeOnly(b, recordStops, func(content []byte) error {
+	return decodeOnly(b, wire.RecordStops, func(content []byte) error {
 		d.b = content
 		if s := d.stops(); d.err == nil {
 			d.err = yield(s)
@@ -85,8 +86,8 @@ func decodeOnly(b []byte, kind byte, yield func([]byte) error) (at int, err erro
 	})
 }
 
-// WholeRecords returns the length in bytes of the complete records at the start of b.
-func WholeRecords(b []byte) int {
+// Whole returns the length in bytes of the complete records at the start of b.
+func Whole(b []byte) int {
 	at, _ := eachRecord(b, func([]byte) error { return nil })
 	return at
 }
@@ -119,28 +120,28 @@ func cutRecord(b []byte) (content []byte, n int) {
 
 // A recordDecoder decodes the records of a block. After an error b is empty.
 type recordDecoder struct {
-	recordState
-	strings   []string
-	headsOnly bool // goroutines without their labels
-	g         tachyon.Goroutine
-	s         tachyon.Stops
-	b         []byte
-	err       error
+	id, parent, time uint64 // of the record before; the next record has the differences
+	strings          []string
+	headsOnly        bool // goroutines without their labels
+	g                tachyon.Goroutine
+	s                tachyon.Stops
+	b                []byte
+	err              error
 }
 
 func (d *recordDecoder) record(b []byte) (r Record, known bool, err error) {
 	d.b = b[1:]
 	switch b[0] {
-	case recordString:
+	case wire.RecordString:
 		d.strings = append(d.strings, string(d.b))
 		return r, false, nil
-	case recordGoroutine:
+	case wire.RecordGoroutine:
 		r.Goroutine = d.goroutine()
-	case recordProgress:
+	case wire.RecordProgress:
 		r.Progress = bytes.Clone(d.b)
-	case recordObject:
+	case wire.RecordObject:
 		r.Object = bytes.Clone(d.b)
-	case recordStops:
+	case wire.RecordStops:
 		r.Stops = d.stops()
 	default:
 		return r, false, nil
@@ -153,29 +154,29 @@ func (d *recordDecoder) goroutine() *tachyon.Goroutine {
 	*g = tachyon.Goroutine{}
 	g.ID = d.diff(&d.id)
 	flags := d.byte()
-	if flags&hasParent != 0 {
+	if flags&wire.HasParent != 0 {
 		g.Parent = d.diff(&d.parent)
 	}
-	if flags&hasCreatedBy != 0 {
+	if flags&wire.HasCreatedBy != 0 {
 		g.CreatedBy = d.text()
 	}
-	if flags&hasCreatedAt != 0 {
+	if flags&wire.HasCreatedAt != 0 {
 		g.CreatedAt = d.text()
 	}
 	at := d.time
-	if flags&hasFirst != 0 {
+	if flags&wire.HasFirst != 0 {
 		g.First = d.diff(&at)
 	}
 	from := at
 	g.Last = d.diff(&at)
 	d.time = g.First
-	if flags&hasFirst == 0 {
+	if flags&wire.HasFirst == 0 {
 		d.time = g.Last
 	}
-	if flags&hasWeight != 0 {
+	if flags&wire.HasWeight != 0 {
 		g.FirstWeight = d.uvarint()
 	}
-	if flags&hasLabels != 0 && !d.headsOnly {
+	if flags&wire.HasLabels != 0 && !d.headsOnly {
 		for n := d.count(2); n > 0 && d.err == nil; n-- {
 			span := tachyon.LabelSpan{From: d.diff(&from), Labels: map[string]string{}}
 			for n := d.count(2); n > 0 && d.err == nil; n-- {
@@ -204,7 +205,7 @@ func (d *recordDecoder) stops() *tachyon.Stops {
 		s.List[i].N, s.List[i].AtLeast = v>>1, v&1 != 0
 	}
 	if d.err == nil {
-		d.err = CheckStops(s)
+		d.err = wire.CheckStops(s)
 	}
 	return s
 }
