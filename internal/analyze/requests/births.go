@@ -178,8 +178,16 @@ func (b *births) count(kinds [analyze.KindCount]float64, seen [analyze.KindCount
 	}
 	reads := b.sites[analyze.BackgroundRead]
 	c.http = reads != nil && 3*reads.n > seen[analyze.KindHTTP]
+	dialed := 0.0
+	if site := b.sites[dialConn]; site != nil {
+		dialed, _ = site.estimate()
+	}
 	for name, site := range b.sites {
 		all, short := site.estimate()
+		if name == startDial { // most are too short for a sample, but each starts two that read and write
+			all = max(all, dialed/2)
+			short = max(short, all-float64(site.n))
+		}
 		most, kind := 0, 0
 		for k, n := range site.requests {
 			if n > most {
@@ -221,6 +229,9 @@ func (b *births) count(kinds [analyze.KindCount]float64, seen [analyze.KindCount
 // background. Either may be needless under load, when the next request is there already or what it waits for is done.
 // Handlers stop it further times.
 const leastStops, fewStops = 1.2, 1.6
+
+// startDial starts a goroutine that makes a connection of http.Transport, dialConn the two that read from it and write to it.
+const startDial, dialConn = "net/http.(*Transport).startDialConnForLocked", "net/http.(*Transport).dialConn"
 
 // connectionStart starts the goroutine of each connection of an HTTP/1 server.
 const connectionStart = "net/http.(*Server).Serve"

@@ -185,13 +185,15 @@ func (x *life) note(l *lives, s *analyze.Sample) {
 }
 
 // request returns the number of the request that the goroutine of a sample serves, if it serves one. It
-// returns 0 if it is unknown. Times must not go back.
-func (c *connection) request(l *lives, s *analyze.Sample) int32 {
+// returns 0 if it is unknown. in says that it served one in its previous sample. Times must not go back.
+func (c *connection) request(l *lives, s *analyze.Sample, in bool) int32 {
 	if len(c.lives) == 0 {
 		return 0
 	}
 	for ; c.at+1 < len(c.lives); c.at++ {
-		if ends := min(l.all[c.lives[c.at]].last, l.all[c.lives[c.at+1]].first-1); s.At <= ends {
+		x, next := &l.all[c.lives[c.at]], &l.all[c.lives[c.at+1]]
+		// Between the two it is the end of the one before, or the goroutine reads the body of the next one.
+		if s.At <= min(x.last, next.first-1) || in && s.At < next.from {
 			break
 		}
 	}

@@ -300,6 +300,31 @@ func checkReads(t *testing.T, r *analyzetest.Recording, n int, late, length uint
 	}
 }
 
+// What reads from the connection may have its last sample before the handler has: what the handler does then is no request. A client's
+// goroutines that make connections are too short for a sample, and are no requests, as those tell that each of them starts.
+func TestReadsEndBeforeHandler(t *testing.T) {
+	r := analyzetest.Record(t)
+	const n = 50
+	for i := range uint64(n) {
+		at, id := 40_000*i, 104+4*i
+		r.Every(1000, at, at+20_000, 7, 0, connIdle...)
+		r.Every(1000, at+21_000, at+33_000, 7, tachyon.Moved, connServes...)
+		r.Every(1000, at+21_000, at+29_000, id, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.(*connReader).backgroundRead", 5))
+		r.Goroutine(tachyon.Goroutine{ID: id, Parent: 7, CreatedBy: analyze.BackgroundRead, First: at + 21_000, FirstWeight: 1000, Last: at + 29_000})
+		by := map[uint64]string{id - 1: dialConn, id - 2: dialConn, id - 3: startDial}
+		if i%4 > 0 {
+			delete(by, id-3)
+		}
+		for other, name := range by {
+			r.Every(1000, at+22_000, at+32_000, other, 0, tachyon.Frame{Func: "[select]"}, analyzetest.Place("net/http.(*persistConn).writeLoop", 5))
+			r.Goroutine(tachyon.Goroutine{ID: other, Parent: 7, CreatedBy: name, First: at + 22_000, FirstWeight: 1000, Last: at + 32_000})
+		}
+	}
+	r.Add(7, 40_000*n, 0, connIdle...)
+	out := testenv.Must(Find(r.Close(), Options{}))
+	testenv.FailIf(t, out.Seen != n || out.Low > n || out.High > n+n/5, "%+v", out.Number)
+}
+
 // When the handler returns, the read is stopped. If the goroutine that reads has to wait for a core then, it lives longer
 // than the handler ran, and the connection's goroutine may have no sample meanwhile.
 func TestReadsEndWhenWoken(t *testing.T) {

@@ -153,7 +153,7 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 	if err != nil {
 		return -1, err
 	}
-	a, served := f.anchor(s.Stack), c.conn.request(&f.lives, s)
+	a, served := f.anchor(s.Stack), c.conn.request(&f.lives, s, c.in)
 	called := &f.calledAs[a]
 	if c.in && (a != c.anchor || served != c.served) {
 		f.list.At(c.request).dropped = called.gap
