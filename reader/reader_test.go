@@ -45,9 +45,7 @@ func TestSamples(t *testing.T) {
 			testenv.FailIf(t, s.CPU() > 0 && s.Waits || s.Same && !s.Waits, "%v: a sample on CPU waits: %+v", names, s)
 		}
 		native := names[0] != "cpython315.bin" && names[0] != "portable.tach"
-		if samples < 100 || same < 20 || cpu < 5 || native && (labelled < 20 || p.Session().Service != "shop") {
-			t.Errorf("%v: %d samples, %d of the same wait, %d on CPU, %d with labels", names, samples, same, cpu, labelled)
-		}
+		testenv.FailIf(t, samples < 100 || same < 20 || cpu < 5 || native && (labelled < 20 || p.Session().Service != "shop"), "%v: %d samples, %d of the same wait, %d on CPU, %d with labels", names, samples, same, cpu, labelled)
 		testenv.OK(t, p.Close())
 	}
 }

@@ -87,9 +87,7 @@ func TestDetail(t *testing.T) {
 				for _, v := range r.Series[:max(0, len(r.Series)-1)] { // the last part is made as if it were as long as the others
 					series += v
 				}
-				if d.Series && r.Wall > 0 && r.State != NotSeen && (series > 1.001*float32(r.Wall) || r.Wall > time.Second && series < 0.9*float32(r.Wall)) {
-					t.Errorf("the series of %+v has %v ns", r, series)
-				}
+				testenv.FailIf(t, d.Series && r.Wall > 0 && r.State != NotSeen && (series > 1.001*float32(r.Wall) || r.Wall > time.Second && series < 0.9*float32(r.Wall)), "the series of %+v has %v ns", r, series)
 			}
 			testenv.NoDiff(t, fmt.Sprintf("%+v", d), cmp.Diff(want, got))
 			testenv.Same(t, "records", len(p.Records), len(got))

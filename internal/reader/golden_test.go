@@ -59,9 +59,7 @@ func written(t testing.TB, o writer.Options, write func(w *writer.Writer) error)
 func isFormat(t testing.TB, what any, err error, least, most int) {
 	t.Helper()
 	var format *reader.FormatError
-	if !errors.As(err, &format) || format.Offset < int64(least) || format.Offset > int64(most) {
-		t.Fatalf("%v: error %v, want a FormatError at an offset from %d to %d", what, err, least, most)
-	}
+	testenv.StopIf(t, !errors.As(err, &format) || format.Offset < int64(least) || format.Offset > int64(most), "%v: error %v, want a FormatError at an offset from %d to %d", what, err, least, most)
 }
 
 // collect returns copies of all samples up to an error.

@@ -278,9 +278,7 @@ func TestWaitsOfPool(t *testing.T) {
 			var got []uint64
 			for _, by := range n.Next {
 				got = append(got, by.Goroutine)
-				if (by.Time*time.Duration(len(test.want))-10*time.Millisecond).Abs() > time.Millisecond || by.Role != RoleHolds || by.Func == "main.work" && (by.In == nil || by.In.Line != 63) {
-					t.Errorf("%+v", by)
-				}
+				testenv.FailIf(t, (by.Time*time.Duration(len(test.want))-10*time.Millisecond).Abs() > time.Millisecond || by.Role != RoleHolds || by.Func == "main.work" && (by.In == nil || by.In.Line != 63), "%+v", by)
 			}
 			slices.Sort(got)
 			testenv.Same(t, "what is waited for, and who has it", fmt.Sprint(n.Name, got), fmt.Sprint(name, test.want))
@@ -414,8 +412,6 @@ func TestWaitsOfAlike(t *testing.T) {
 		waits := s.waits(WaitOptions{Func: regexp.MustCompile("ask")}, objects...)
 		testenv.Same(t, fmt.Sprint("chains of objects: ", n), len(waits.Chains), want)
 		x := &waits.Chains[0]
-		if want == 1 && (!strings.HasSuffix(x.Name, " (4 objects)") || x.Object != 0 || x.Time != time.Duration(2*n)*10*time.Millisecond || x.Others != 2*n-1 || x.Unknown != x.Time) {
-			t.Errorf("%+v", x)
-		}
+		testenv.FailIf(t, want == 1 && (!strings.HasSuffix(x.Name, " (4 objects)") || x.Object != 0 || x.Time != time.Duration(2*n)*10*time.Millisecond || x.Others != 2*n-1 || x.Unknown != x.Time), "%+v", x)
 	}
 }
