@@ -19,11 +19,6 @@ import (
 
 var head = journal.Head{Layout: uint32(tachyon.Document), Start: 1_000_000, Interval: 1000}
 
-func create(t *testing.T, path string) *journal.Writer {
-	t.Helper()
-	return testenv.Must(journal.Create(path, head))
-}
-
 func entry(i int) []byte {
 	s := fmt.Sprintf("a string that is the %dth", i)
 	return append(binary.AppendUvarint(nil, uint64(len(s))), s...)
@@ -38,7 +33,7 @@ func load(t *testing.T, path string) *State {
 // times and after its writer has ended. Remove deletes the file.
 func TestGrow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	j := create(t, path)
+	j := testenv.Must(journal.Create(path, head))
 	var strings, frames []byte
 	const n = 60_000
 	for i := range n {
@@ -69,7 +64,7 @@ func TestGrow(t *testing.T) {
 	}
 	s := testenv.Must(LoadNew(path, known))
 	testenv.Prints(t, "new strings, equal, equal frames", fmt.Sprint(n-whole, " true true"), s.NStrings, bytes.Equal(s.Strings, strings[known.Strings:]), bytes.Equal(s.Frames, frames[known.Frames:]))
-	j = create(t, path) // replaces a journal that is not in use
+	j = testenv.Must(journal.Create(path, head)) // replaces a journal that is not in use
 	testenv.Same(t, "strings of the new journal", load(t, path).NStrings, 0)
 	testenv.OK(t, j.Remove())
 	testenv.Is(t, "the journal after Remove", testenv.Err(os.Lstat(path+journal.Suffix)), os.ErrNotExist)
@@ -79,7 +74,7 @@ func TestGrow(t *testing.T) {
 // larger slot, or in the buffer.
 func TestSlots(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	j := create(t, path)
+	j := testenv.Must(journal.Create(path, head))
 	defer j.Remove()
 	record := func(n int, pairs ...byte) []byte {
 		return append([]byte{9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, wire.Repeat, byte(n)}, pairs...)
@@ -185,7 +180,7 @@ func TestLayout(t *testing.T) {
 // Files that are no journals are refused, with the reason.
 func TestNotJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	defer create(t, path).Remove()
+	defer testenv.Must(journal.Create(path, head)).Remove()
 	good := testenv.Must(os.ReadFile(path + journal.Suffix))
 	change := func(at int, b byte) []byte { c := bytes.Clone(good); c[at] = b; return c }
 	for want, b := range map[string][]byte{
@@ -206,7 +201,7 @@ func TestNotJournal(t *testing.T) {
 // whole counts. What is known already is not loaded again.
 func TestRecordSection(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	j := create(t, path)
+	j := testenv.Must(journal.Create(path, head))
 	defer j.Remove()
 	var alone, blocks []byte
 	known := Known{}

@@ -26,7 +26,7 @@ type pages struct {
 	skipped [journal.KindBlocks + 1]int // by kind: bytes in pages that were not read, because they are known
 
 	streams []stream
-	repeats map[threadKey]run
+	repeats map[threadKey][]byte // pending repeats
 	order   []threadKey
 	size    int
 
@@ -45,14 +45,8 @@ type threadKey struct {
 	interpreter uint32
 }
 
-// A run is a thread's pending repeats.
-type run struct {
-	begin uint64
-	b     []byte
-}
-
 func (p *pages) read() error {
-	p.repeats = make(map[threadKey]run)
+	p.repeats = make(map[threadKey][]byte)
 	ne := binary.NativeEndian
 	b, again := make([]byte, journal.PageSize), make([]byte, journal.PageSize)
 	// Read the tables last, so that they have all strings and frames of the records.
@@ -159,7 +153,7 @@ func (p *pages) slots(b, again []byte, off int64, size int) error {
 		}
 		k := threadKey{ne.Uint64(h), ne.Uint32(h[8:])}
 		old, ok := p.repeats[k]
-		if ok && len(old.b) >= int(used) {
+		if ok && len(old) >= int(used) {
 			continue
 		}
 		if !ok {
@@ -168,7 +162,7 @@ func (p *pages) slots(b, again []byte, off int64, size int) error {
 		if p.size += int(used); p.size > maxSize {
 			return errors.New("the pending repeats are too large")
 		}
-		p.repeats[k] = run{begin, slices.Clone(b[at+journal.SlotHead : at+journal.SlotHead+int(used)])}
+		p.repeats[k] = slices.Clone(b[at+journal.SlotHead : at+journal.SlotHead+int(used)])
 	}
 	return nil
 }
@@ -177,7 +171,7 @@ func (p *pages) slots(b, again []byte, off int64, size int) error {
 func (p *pages) appendRepeats(b []byte) []byte {
 	for _, k := range p.order {
 		n, whole := 0, 0
-		for r := p.repeats[k].b; whole < len(r); n++ {
+		for r := p.repeats[k]; whole < len(r); n++ {
 			_, size := binary.Uvarint(r[whole:])
 			if size <= 0 || whole+size == len(r) {
 				break
@@ -190,7 +184,7 @@ func (p *pages) appendRepeats(b []byte) []byte {
 		b = binary.LittleEndian.AppendUint64(b, k.thread)
 		b = binary.LittleEndian.AppendUint32(b, k.interpreter)
 		b = binary.AppendUvarint(append(b, wire.Repeat), uint64(n))
-		b = append(b, p.repeats[k].b[:whole]...)
+		b = append(b, p.repeats[k][:whole]...)
 	}
 	return b
 }

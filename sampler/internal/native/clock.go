@@ -94,18 +94,9 @@ func monotonicNow() uint64 {
 	return uint64(ts.Nano())
 }
 
-// monotonic returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times.
-// The handler cannot use the vDSO, and a system call is slow. So it mostly computes the time
+// timeNow returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times. at is memory for a timespec. It returns 0
+// if the kernel refuses to say. The handler cannot use the vDSO, and a system call is slow. So it mostly computes the time
 // from the cycle counter and the drain's last reading of both clocks.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func monotonic(s *shared) uint64 {
-	return max(s.timeNow(uintptr(unsafe.Pointer(&s.timespec))), s.now+1)
-}
-
-// timeNow returns the time on CLOCK_MONOTONIC. at is memory for a timespec. It returns 0 if the kernel refuses to say.
 //
 //go:nosplit
 //go:norace

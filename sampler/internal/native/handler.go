@@ -133,7 +133,7 @@ var callStay = takeTicks
 //go:norace
 //go:nocheckptr
 func onTick(s *shared) {
-	now := monotonic(s)
+	now := max(s.timeNow(uintptr(unsafe.Pointer(&s.timespec))), s.now+1)
 	s.late = now - min(now, s.deadline)
 	s.before, s.now = s.now, now
 	s.ticks++

@@ -262,7 +262,7 @@ func TestCoroutine(t *testing.T) {
 	memory := testenv.Must(mem.Map(unsafe.Sizeof(shared{}) + 2*size + ringWords*8))
 	defer unix.Munmap(memory)
 	s := at(memory.Addr())
-	g := s.base() + (unsafe.Sizeof(shared{})+7)&^7
+	g := memory.Addr() + (unsafe.Sizeof(shared{})+7)&^7
 	lo := g + size
 	s.ring = lo + size
 	s.Off, s.waits, s.random, s.tornAfter = l.Offsets, l.WaitSets(), 1, 1<<40

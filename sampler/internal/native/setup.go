@@ -105,7 +105,7 @@ func (n *Source) share(l *goruntime.Layout) error {
 	}
 	n.memory = m
 	base := m.Addr()
-	s := *(**shared)(unsafe.Pointer(&base))
+	s := at(base)
 	n.s = s
 	s.Off, s.system, s.waits = l.Offsets, l.System, l.WaitSets()
 	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]

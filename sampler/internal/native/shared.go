@@ -312,17 +312,12 @@ var (
 	oldHandler uintptr // Go's handler, which gets signals that are not ours; 0: the program ignores the signal; see passOn
 )
 
-// at converts the result of base back to a pointer.
+// at returns the shared memory at an address.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func at(base uintptr) *shared { return *(**shared)(unsafe.Pointer(&base)) }
-
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (s *shared) base() uintptr { return uintptr(unsafe.Pointer(s)) }
 
 //go:nosplit
 //go:norace
