@@ -100,7 +100,7 @@ func TestRequestsBirths(t *testing.T) {
 		lasts     uint64 // for so long, in µs
 		scraped   bool   // there is a connection of HTTP/1 beside, whose request has no sample
 		low, high int
-	}{{false, 0, false, 930, 1040}, {true, 0, false, 30, 2070}, {true, 15_000, false, 30, 2070}, {true, 15_000, true, 30, 2070}} {
+	}{{false, 0, false, 930, 1090}, {true, 0, false, 30, 2120}, {true, 15_000, false, 30, 2120}, {true, 15_000, true, 30, 2120}} {
 		r := analyzetest.Record(t)
 		r.Every(1000, 0, analyzetest.OneSecond, 2, 0, tachyon.Frame{Func: "[sleep]"}, analyzetest.Place("main.main", 3))
 		r.Goroutine(tachyon.Goroutine{ID: 2, Last: analyzetest.OneSecond})
@@ -138,7 +138,7 @@ func TestRequestsStops(t *testing.T) {
 	for _, c := range []struct {
 		stops     uint64
 		low, high int
-	}{{2 * 1000, 880, 1060}, {2 * 300, 48, 560}, {0, 880, 1060}} {
+	}{{2 * 1000, 880, 1100}, {2 * 300, 48, 560}, {0, 880, 1100}} {
 		r := analyzetest.Record(t)
 		r.Goroutine(tachyon.Goroutine{ID: 7, CreatedBy: connectionStart, Last: analyzetest.OneSecond})
 		id := uint64(8)

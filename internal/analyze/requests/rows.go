@@ -152,12 +152,13 @@ func (f *finder) rows(out *Requests) (shown Number) {
 		out.Rows = append(out.Rows, row)
 		return c
 	}
-	known, sum := true, 0.0
+	known, sum, several := true, 0.0, 0
 	for debug := range kinds {
 		for k, g := range kinds[debug] {
 			if g == nil {
 				continue
 			}
+			several++
 			if c := add(g, k); f.shown[debug][k] {
 				shown = Number{shown.Count + c.Count, shown.Low + c.Low, shown.High + c.High, shown.Seen + c.Seen}
 				known = known && c.High > 0
@@ -167,7 +168,7 @@ func (f *finder) rows(out *Requests) (shown Number) {
 	}
 	if most := 1.05 * (sum + unseen); !known {
 		shown.High = 0
-	} else if float64(shown.High) > most { // each kind may have all of the unseen ones, but not all kinds
+	} else if several > 1 && float64(shown.High) > most { // each kind may have all of the unseen ones, but not all kinds
 		shown.High = max(shown.Seen, int(most))
 	}
 	if shown.High > 0 {
