@@ -38,8 +38,8 @@ func (n *Source) losses() error {
 		return fmt.Errorf("futex: %w", unix.Errno(n.s.unable))
 	}
 	err = n.drain.unread
-	if err == nil {
-		err = fmt.Errorf("process_vm_readv: %w", unix.Errno(n.s.unlisted))
+	if e := unix.Errno(n.s.unlisted); err == nil && e != 0 {
+		err = fmt.Errorf("process_vm_readv: %w", e)
 	}
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w: new goroutines cannot be sampled", err)
