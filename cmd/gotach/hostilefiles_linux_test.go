@@ -258,6 +258,7 @@ func hostilePprof() []byte {
 // TestHostileValues: no value in a file makes a command panic, hang, or take much memory.
 func TestHostileValues(t *testing.T) {
 	testenv.Long(t)
+	testenv.Again(t) // the detector needs more memory than the commands may have
 	t.Parallel()
 	for _, f := range findHostile(t, hostileFiles(t.TempDir())) {
 		t.Errorf("gotach %s with %s:\n%s", f.command, filepath.Base(f.path), f.text)
