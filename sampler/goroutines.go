@@ -64,7 +64,7 @@ func (r *recorder) find(id uint64) *goroutine {
 // goroutines could stay in memory.
 func (r *recorder) drop(k *goroutine) {
 	delete(r.known, k.ID)
-	k.ID, k.next, k.leaf = 0, nil, nil // no goroutine has id 0
+	k.ID, k.next, k.leaf, k.ended = 0, nil, nil, false // no goroutine has id 0
 	if r.latest == k {
 		r.latest = nil
 	}
@@ -123,7 +123,7 @@ func (r *recorder) Gone(id uint64) {
 		r.drop(k)
 	case once(k.CreatedBy):
 		k.gone = r.now
-		r.leaving = append(r.leaving, id)
+		r.leaving = append(r.leaving, k)
 		r.sweep()
 	}
 }
@@ -133,18 +133,19 @@ func (r *recorder) Gone(id uint64) {
 // sample may have to wait for a core.
 func (r *recorder) sweep() {
 	for len(r.leaving) > 0 {
-		k, grace := r.known[r.leaving[0]], r.grace
+		k, grace := r.leaving[0], r.grace
 		switch n := len(r.leaving); {
 		case n > maxLeaving:
 			grace = 0
 		case n > manyLeaving:
 			grace /= 8
 		}
-		if k != nil && k.ended && r.now-k.gone < grace {
+		if k.ended && r.now-k.gone < grace {
 			return
 		}
+		r.leaving[0] = nil // append copies the others when their array is full
 		r.leaving = r.leaving[1:]
-		if k != nil && k.ended {
+		if k.ended { // not if it has been seen again, or is here twice
 			r.forget(k)
 		}
 	}

@@ -34,7 +34,7 @@ type recorder struct {
 	now       time.Duration // time of the latest sample
 	owed      time.Duration // what the first samples up to now have too little weight, or too much
 	grace     time.Duration // a goroutine is forgotten so long after its end
-	leaving   []uint64      // ids of goroutines that have ended and are not forgotten, in order
+	leaving   []*goroutine  // those that have ended and are not forgotten, in order
 	forgotten forgotten
 
 	queue      []*goroutine        // goroutines with news, the oldest first

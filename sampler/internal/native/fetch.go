@@ -8,8 +8,9 @@ import "github.com/gotach/profiler/internal/mem"
 // visits. So it is prefetched.
 
 const (
-	// See fetchNext. A visit reads gBytes of the g and mostly no more than stackBytes of the stack.
-	fetchStages, fetchApart, gBytes, stackBytes = 4, 4, 400, 1024
+	// See fetchNext. A look reads lookBytes of the g, from its status on. A visit reads gBytes of the g and mostly no more than
+	// stackBytes of the stack.
+	fetchStages, fetchApart, lookBytes, gBytes, stackBytes = 4, 4, 48, 400, 1024
 
 	// fetchAhead is the number of entries that looks at other entries prefetch ahead: neighbours in the roster are mostly
 	// neighbours in their circle.
@@ -23,7 +24,7 @@ const (
 //go:nocheckptr
 func fetch(s *shared, index, total uint64) {
 	if index < total {
-		mem.Prefetch(uintptr(mem.Load64(s.entry(index)+entryG*8))+s.Off.GStatus, 1)
+		mem.Prefetch(uintptr(mem.Load64(s.entry(index)+entryG*8))+s.Off.GStatus, lookBytes)
 	}
 }
 
@@ -54,7 +55,7 @@ func fetchNext(s *shared, c *circle, first bool, total uint64) {
 			g := uintptr(mem.Load64(entry + entryG*8))
 			switch {
 			case stage == 2:
-				mem.Prefetch(g+s.Off.GStatus, 1)
+				mem.Prefetch(g+s.Off.GStatus, lookBytes)
 			case mem.Load64(entry+entryMark*8)&^placeBits == mark(s, g):
 			case stage == 3:
 				mem.Prefetch(g, gBytes)
