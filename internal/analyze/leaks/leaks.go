@@ -79,6 +79,8 @@ const (
 	minStuck = 5
 	// lookShare: one of so many long waits has a sample at the end if there was a look at all.
 	lookShare = 10
+	// restFirst is the age in µs at which a wait has a second sample at the latest, see native.recordDue. The next ones come when the age doubles.
+	restFirst = 67_000
 	// maxGroups bounds the memory that groups take, a KB each.
 	maxGroups = 20_000
 )
@@ -333,7 +335,7 @@ func (l *Count) survivors() {
 			continue
 		}
 		g := l.groups[w.group-1]
-		if l.End-min(l.End, w.last) > slack {
+		if l.End-min(l.End, w.last) > min(slack, short+max(restFirst, 3*(w.last-w.begin)/2)) {
 			g.end(w.last - w.begin)
 			continue
 		}
