@@ -63,6 +63,10 @@ var idleTable = []idlePlace{
 	{in: "database/sql.(*Tx).awaitDone", what: "the end of the transaction"},
 	{in: "github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck", what: "the next time to look", always: true},
 
+	// ants.
+	{in: "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers", what: "the next time to look", always: true},
+	{in: "github.com/panjf2000/ants/v2.(*poolCommon).ticktock", what: "the next time to look", always: true},
+
 	// gRPC.
 	{in: "google.golang.org/grpc.(*Server).Serve", call: "net.(*TCPListener).Accept", what: "a connection", always: true},
 	{in: "google.golang.org/grpc.(*Server).Serve", call: "net.(*UnixListener).Accept", what: "a connection", always: true},

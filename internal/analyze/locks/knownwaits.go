@@ -26,6 +26,9 @@ const EqualCall = "an equal call of singleflight"
 // LockOfSQLite is what SQLite waits for until it gives up with "database is locked".
 const LockOfSQLite = "the lock of a SQLite database"
 
+// MessageOfNATS is what goroutines wait for that take the next message of a subscription. It may be the next thing to do.
+const MessageOfNATS = "a message of NATS"
+
 // ATime is what a goroutine waits for that waits for a channel of package time, by the source text.
 const ATime = "a time"
 
@@ -53,6 +56,13 @@ var knownWaits = []KnownWait{
 
 	{in: "github.com/nats-io/nats.go.(*Conn).requestWithContext", what: "a response of NATS"},
 	{in: "github.com/nats-io/nats.go.(*Conn).newRequest", what: "a response of NATS"},
+	{in: "github.com/nats-io/nats.go.(*Conn).FlushTimeout", what: "a response of NATS"},
+	{in: "github.com/nats-io/nats.go.(*Conn).FlushWithContext", what: "a response of NATS"},
+	{in: "github.com/nats-io/nats.go.(*Subscription).NextMsg", what: MessageOfNATS},
+	{in: "github.com/nats-io/nats.go.(*Subscription).nextMsgNoTimeout", what: MessageOfNATS},
+	{in: "github.com/nats-io/nats.go.(*Subscription).nextMsgWithContext", what: MessageOfNATS},
+	{in: "github.com/nats-io/nats.go/jetstream.(*pullSubscription).Next", what: MessageOfNATS},
+	{in: "github.com/nats-io/nats.go/jetstream.(*pullConsumer).Next", what: MessageOfNATS},
 
 	{in: "github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", what: freeOfRedis, pool: poolOfRedis},
 	{in: "github.com/redis/go-redis/v9/push.(*Processor).ProcessPendingNotifications", what: "a response of Redis"},

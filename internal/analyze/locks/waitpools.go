@@ -48,9 +48,9 @@ var (
 	poolOfConc   = &pool{name: "conc's pool", starts: "github.com/sourcegraph/conc.(*WaitGroup)."}
 	poolOfAnts   = &pool{name: "ants.Pool", in: []string{"github.com/panjf2000/ants/v2.(*goWorker).run.func1"}, pkg: "github.com/panjf2000/ants/v2", one: "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers", own: 1}
 	poolOfFast   = &pool{name: "fasthttp.HostClient", in: []string{"github.com/valyala/fasthttp.(*Request).Write", "github.com/valyala/fasthttp.(*Response).ReadLimitBody"}, pkg: "github.com/valyala/fasthttp", one: "github.com/valyala/fasthttp.(*HostClient).connsCleaner"}
-	poolOfRedis  = &pool{name: "go-redis", in: []string{"github.com/redis/go-redis/v9/internal/pool.(*Conn)."}, pkg: "github.com/redis/go-redis/v9/internal/pool"}
+	poolOfRedis  = &pool{name: "go-redis", in: []string{"github.com/redis/go-redis/v9/internal/pool.(*Conn).", "github.com/redis/go-redis/v9.(*Client).Watch"}, pkg: "github.com/redis/go-redis/v9"}
 	poolOfPgx    = &pool{
-		name: "pgxpool", in: []string{"github.com/jackc/pgx/v5/pgxpool.(*Conn).", "github.com/jackc/pgx/v5/pgxpool.(*Tx).", "github.com/jackc/pgx/v5/pgxpool.(*poolRow).", "github.com/jackc/pgx/v5/pgxpool.(*poolRows)."},
+		name: "pgxpool", in: []string{"github.com/jackc/pgx/v5/pgxpool.(*Conn).", "github.com/jackc/pgx/v5/pgxpool.(*Tx).", "github.com/jackc/pgx/v5/pgxpool.(*poolRow).", "github.com/jackc/pgx/v5/pgxpool.(*poolRows).", "github.com/jackc/pgx/v5.beginFuncExec"},
 		pkg: "github.com/jackc/pgx/v5/pgxpool", takes: []string{"Acquire", "Query", "Begin", "BeginTx"}, gives: []string{".Release", ".Close", ".Commit", ".Rollback"},
 		one: "github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck",
 	}
@@ -115,7 +115,7 @@ func (h *holdIndex) findPools() {
 // poolHolds returns the keys of the pools of which a frame has a connection.
 func (h *holdIndex) poolHolds(f *tachyon.Frame) (list []frameHold) {
 	for _, p := range pools {
-		if strings.HasPrefix(f.Func, p.pkg+".") && p.has(f.Func) {
+		if p.has(f.Func) {
 			list = append(list, frameHold{key: h.key(syntax.Key{Root: rootPool, Path: p.name})})
 		}
 	}

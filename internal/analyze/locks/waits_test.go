@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -295,10 +296,12 @@ func TestHoldersOfLibraries(t *testing.T) {
 		{"github.com/panjf2000/ants/v2.(*poolCommon).retrieveWorker", "github.com/panjf2000/ants/v2.(*goWorker).run.func1", "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"},
 		{"github.com/valyala/fasthttp.(*HostClient).AcquireConn", "github.com/valyala/fasthttp.(*Response).ReadLimitBody", "github.com/valyala/fasthttp.(*HostClient).connsCleaner"},
 		{"github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", "github.com/redis/go-redis/v9/internal/pool.(*Conn).WithReader", ""},
+		{"github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", "github.com/redis/go-redis/v9.(*Client).Watch", ""},
+		{"github.com/jackc/puddle/v2.(*Pool[...]).acquire", "github.com/jackc/pgx/v5.beginFuncExec", "github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck"},
 	} {
 		s := stepper{Recording: analyzetest.Record(t)}
 		ask := tachyon.Frame{File: "/home/u/app/main.go", Func: "main.main.func1", Line: 3}
-		list := []did{{1, 0, append(analyzetest.WaitFor("select", 0), of(c.wait), of("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).Get"), ask)}, {2, 0, append(analyzetest.WaitFor("IO wait", 0), of(c.has), ask)}}
+		list := []did{{1, 0, append(analyzetest.WaitFor("select", 0), of(cmp.Or(knownIn[c.wait].calls, "sync.(*Cond).Wait")), of(c.wait), of("github.com/redis/go-redis/v9.(*baseClient).withConn"), ask)}, {2, 0, append(analyzetest.WaitFor("IO wait", 0), of("github.com/redis/go-redis/v9.(*baseClient).withConn"), of(c.has), ask)}}
 		for id := uint64(3); c.one != "" && id < 4+uint64(knownIn[c.wait].pool.own); id++ {
 			list = append(list, did{id, 0, append(analyzetest.WaitFor("select", 0), of(c.one))})
 		}
