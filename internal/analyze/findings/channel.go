@@ -30,6 +30,9 @@ func channels(f *facts) error {
 		if x.IsLock() || x.LikeLock() || f.likeSemaphore(&x) || !sends(&x.Sites[0]) {
 			continue
 		}
+		if s := &x.Sites[0]; poolWaits[locks.Known(s.Func).In(s.Reason, "", true)] != "" {
+			continue // pools tells of it
+		}
 		sent, received := time.Duration(0), time.Duration(0)
 		for _, site := range x.Sites {
 			switch {

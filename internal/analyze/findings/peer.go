@@ -34,7 +34,7 @@ func peers(f *facts) error {
 	first := map[key]*spot{}
 	series := map[key][]float32{}
 	for _, s := range f.spots {
-		if s.op == opDNS || s.op == opTLS || s.op == opDial || poolWaits[s.wait] != "" || s.wait == locks.EqualCall || s.wait == "" && (s.state != "IO wait" || s.peer == "") {
+		if s.op == opDNS || s.op == opTLS || s.op == opDial || poolWaits[s.wait] != "" || s.wait == locks.EqualCall || s.wait == locks.MessageOfNATS && !f.byRequests() || s.wait == "" && (s.state != "IO wait" || s.peer == "") {
 			continue
 		}
 		k := key{s.peer, s.wait, s.op == opWrite}

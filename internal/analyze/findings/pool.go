@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,12 +33,10 @@ func pools(f *facts) error {
 		uses place
 	}
 	told := map[pool]int{} // one pool, wherever goroutines wait for it, if what those do that have one is known
+	lines := f.poolLines(nested)
 	for _, s := range f.byWait() {
-		hint := poolWaits[s.wait]
-		if nested[s.place] {
-			continue
-		}
-		if hint == "" || !f.worth(f.of(s), leastShare) || f.feeds(s.wall) {
+		hint, line := poolWaits[s.wait], lines[s.wait]
+		if hint == "" || nested[s.place] || !f.worth(f.of(s), leastShare) && (s.place != line.most || !f.worth(line.time, leastShare)) || f.feeds(s.wall) {
 			continue
 		}
 		if s.wait == "a connection of http.Transport" && f.dials(s) {
@@ -64,6 +63,11 @@ func pools(f *facts) error {
 		}
 		x.Text += "."
 		x.Evidence = append(x.Evidence, hint)
+		if s.place == line.most && line.others > 0 {
+			x.Cost += line.rest
+			x.Share = f.share(x.Cost)
+			x.Evidence = append(x.Evidence, fmt.Sprintf("others wait for theirs: %s at %s", profile.DurationText(line.rest), plural(line.others, "more line")))
+		}
 		x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
 		f.add(x, s.place)
 	}
@@ -76,6 +80,36 @@ func pools(f *facts) error {
 		}
 	}
 	return nil
+}
+
+// A waitLines is the lines at which goroutines wait for one thing.
+type waitLines struct {
+	time, rest time.Duration // of all, and of those that are not worth a sentence of their own, without most
+	others     int           // number of these
+	most       place         // the one with most of the time
+}
+
+// poolLines returns the lines at which goroutines wait for a place in a pool, by the name of the wait. They may be many, as each handler of
+// a server has one.
+func (f *facts) poolLines(nested map[place]bool) map[string]*waitLines {
+	lines := map[string]*waitLines{}
+	list := f.byWait()
+	slices.SortStableFunc(list, func(a, b *spot) int { return cmp.Compare(f.of(b), f.of(a)) })
+	for _, s := range list {
+		x := lines[s.wait]
+		switch {
+		case poolWaits[s.wait] == "" || nested[s.place]:
+			continue
+		case x == nil:
+			x = &waitLines{most: s.place}
+			lines[s.wait] = x
+		case !f.worth(f.of(s), leastShare):
+			x.rest += f.of(s)
+			x.others++
+		}
+		x.time += f.of(s)
+	}
+	return lines
 }
 
 // nested says where goroutines wait for a connection that have one already. It returns these places, and those at which others wait for them.
