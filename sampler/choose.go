@@ -39,7 +39,7 @@ func (s *Sampler) try(sink Sink, candidate candidate) error {
 		return err
 	}
 	out := newRecorder(sink, s.start, s.cfg.Rate)
-	out.system = s.cfg.System
+	out.system, out.look = s.cfg.System, src.Look
 	out.stats = func() Stats { return s.stats(src, out, time.Since(s.start)) }
 	err = src.Start(source.Config{
 		Rate:       s.cfg.Rate,

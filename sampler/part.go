@@ -7,6 +7,29 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
+// lookLimit is how long a part goes on at most until the source has looked at every goroutine.
+const lookLimit = 2 * time.Second
+
+// ends reports whether this part of the session ends with the batch that begins. Until its end all goroutines are to have a sample, also
+// those that rest. So the source looks at all of them first.
+func (r *recorder) ends() bool {
+	if r.err() != nil || !r.sink.Full() {
+		return false
+	}
+	if r.looked == nil {
+		r.looked, r.full = r.look(), r.now
+	}
+	select {
+	case <-r.looked:
+	default:
+		if r.now-r.full < lookLimit {
+			return false
+		}
+	}
+	r.looked = nil
+	return true
+}
+
 // seam returns the end of a part that ends now.
 func (r *recorder) seam() time.Duration { return r.now.Truncate(time.Microsecond) }
 

@@ -16,8 +16,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestParts ends a part of a session. What the second one has is of itself: counts, addresses, present labels, and the
-// time of goroutines that were waiting or began before it.
+// TestParts ends a part of a session, when the source has looked at all goroutines. What the second one has is of itself: counts,
+// addresses, present labels, and the time of goroutines that were waiting or began before it. Another session's part ends
+// because the source has not looked for two seconds.
 func TestParts(t *testing.T) {
 	var m memory
 	s, out := session(t, Config{}, &m)
@@ -35,9 +36,16 @@ func TestParts(t *testing.T) {
 		at(7, 10.0005, 0)
 		out.Gone(7)
 	})
-	m.full = true
+	looked := make(chan struct{})
+	s.out.look = func() <-chan struct{} { return looked }
+	parts := func(full bool) int {
+		m.full = full
+		out.Batch(func() {})
+		return len(m.ended)
+	}
+	testenv.Prints(t, "parts that have ended, before and after the look", "0 1", parts(true), func() int { close(looked); return parts(true) }())
+	m.full = false
 	out.Batch(func() {
-		m.full = false
 		at(5, 40, 30)
 		at(8, 30, 25)
 		at(9, 41, 3)
@@ -71,6 +79,14 @@ func TestParts(t *testing.T) {
 	equal(t, "addresses of the first part", one.part.PCs.PCs, []tachyon.LeafPC{{Addr: 0x40, Wall: 4, WallTime: 12_000}})
 	equal(t, "addresses of the second part", two.part.PCs.PCs, []tachyon.LeafPC{{Addr: 0x40, Wall: 5, WallTime: 120_000}})
 	testenv.Prints(t, "progress", "1 42ms 6", len(m.progress), m.progress[0].Duration, m.progress[0].Samples)
+
+	m = memory{full: true}
+	s, out = session(t, Config{}, &m)
+	s.out.look = func() <-chan struct{} { return make(chan struct{}) }
+	for i, want := range []int{0, 0, 0, 1} {
+		out.Batch(func() { at(5, float64(i)*1000, 0) })
+		testenv.Same(t, fmt.Sprint("parts that have ended after ", i, " s"), len(m.ended), want)
+	}
 }
 
 // A tick has the calls of a source for one tick.
@@ -123,7 +139,7 @@ func aTick(t *rapid.T, before time.Duration, last map[uint64]time.Duration, ende
 func record(t *rapid.T, ticks []tick, every time.Duration) []ended {
 	var m memory
 	rec := newRecorder(&m, sessionStart, 1000)
-	rec.stats = func() Stats { return Stats{} }
+	rec.stats, rec.look = func() Stats { return Stats{} }, new(scripted).Look
 	for f := range 8 {
 		rec.Frame(tachyon.Frame{File: "a.go", Func: fmt.Sprint("f", f), Line: int32(f)})
 	}

@@ -43,9 +43,12 @@ type recorder struct {
 	progressed time.Duration // when the sink got the progress after a pass
 	midway     time.Duration // when this pass began, or when the sink got a progress within it; 0: it has no samples yet
 
-	part  time.Duration  // start of this part of the session
-	stats func() Stats   // returns the stats of the whole session
-	told  tachyon.Counts // counts of the previous parts
+	part   time.Duration          // start of this part of the session
+	look   func() <-chan struct{} // asks the source for a sample of every goroutine
+	looked <-chan struct{}        // nil: the sink is not full
+	full   time.Duration          // when it was found to be
+	stats  func() Stats           // returns the stats of the whole session
+	told   tachyon.Counts         // counts of the previous parts
 
 	followers followers
 	reaches   reaches // of the sink
@@ -104,9 +107,7 @@ func (r *recorder) Frame(f tachyon.Frame) uint32 { return r.sink.Intern(f) }
 // Batch calls f, which passes the samples of one pass to the recorder. When Batch returns the
 // sink has all of them, and the news about goroutines that are old enough.
 func (r *recorder) Batch(f func()) {
-	if r.err() == nil && r.sink.Full() {
-		r.sink.Next(r.seam(), r.cut)
-	}
+	ends := r.ends()
 	r.reaches.take()
 	r.followers.batch()
 	r.midway = 0
@@ -119,6 +120,9 @@ func (r *recorder) Batch(f func()) {
 	}
 	r.reaches.answer()
 	r.followers.batched()
+	if ends && r.err() == nil {
+		r.sink.Next(r.seam(), r.cut)
+	}
 }
 
 // flush passes the waiting samples to the sink.

@@ -238,8 +238,8 @@ func TestObjectsOfParts(t *testing.T) {
 	}{
 		{tachyon.ObjectMutex, " sync.Mutex 2", false, []*source.Object{nil, mutex, mutex}},
 		{tachyon.ObjectMutex, " chan 1 select 3", false, []*source.Object{mutex, set}},
-		{tachyon.ObjectRWMutex, " sync.RWMutex 2", false, []*source.Object{mutex}},
-		{tachyon.ObjectRWMutex, " chan 1 select 3", true, []*source.Object{set}},
+		{tachyon.ObjectRWMutex, " sync.RWMutex 2", true, []*source.Object{mutex}}, // the part ends with it
+		{tachyon.ObjectRWMutex, " chan 1 select 3", false, []*source.Object{set}},
 		{tachyon.ObjectRWMutex, " sync.RWMutex 2", false, []*source.Object{channel, set, mutex}},
 	} {
 		mutex.Kind, m.full, m.objects = pass.kind, pass.full, nil
