@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/analyze"
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -31,7 +30,7 @@ type chainKey struct {
 	frame  tachyon.Frame
 	object int32
 	known  *KnownWait
-	peer   string        // the far end of a wait for a connection or file, as in Source.Peers
+	peer   string        // see FarEnds
 	in     tachyon.Frame // of the link, zero if it is frame
 	has    tachyon.Frame // see WaitNode.Has, zero if it has none
 	role   string
@@ -76,7 +75,7 @@ func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode,
 		if key.known = w.known(x.stack); key.known != nil {
 			key.has = *w.hasOne(x.stack, key.known.pool)
 		}
-		if name := w.peers[stream.ObjectOf(w.Leaf(x.stack))]; !strings.Contains(name, " from ") { // a server has many of these
+		if name := w.farEnds.Of(x.stack); !strings.Contains(name, " from ") { // a server has many of these
 			key.peer = name
 		}
 	}

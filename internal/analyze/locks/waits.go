@@ -84,7 +84,7 @@ func (w *waitChains) find() (*Waits, error) {
 		return nil, err
 	}
 	var err error
-	if w.peers, err = w.Source.Peers(); err != nil {
+	if w.farEnds, err = NewFarEnds(w.Samples); err != nil {
 		return nil, err
 	}
 	w.stayFinder = newStayFinder(newHoldIndex(w.Sums))
@@ -110,7 +110,7 @@ type waitChains struct {
 	matches []int8           // by stack: 1: has a function that matches, 2: has none
 	knownOf []*KnownWait     // by stack; nil: not looked at yet
 	places  *idle.Idle       // for known places only
-	peers   map[int32]string // by the number of the object
+	farEnds *FarEnds
 	poolOf  []*pool          // by stack; nil: not looked at yet
 	hasOf   []*tachyon.Frame // by stack: see hasOne; nil: not looked at yet
 	inUse   map[*KnownWait]*inUse

@@ -38,7 +38,7 @@ type apart struct {
 	leaked  map[waitPlace]bool
 	mine    map[string]bool   // peers that are the program's own server
 	asks    map[string]bool   // packages whose connections are all to it
-	far     map[string]string // by package: the far end of all its connections, "" if they have several
+	far     map[string]string // see locks.FarOfPackages
 	clients map[string]bool   // functions that goroutines began with
 
 	stacks []uint32 // by stack: the number of its place + 1; 0: not looked at
@@ -74,7 +74,8 @@ func newApart(src *stream.Source, p *profile.Profile, idles *idle.Idle, growth *
 		return nil, err
 	}
 	a.servers()
-	a.findFar(p)
+	a.far = locks.FarOfPackages(src, a.peers)
+	a.findAsks(p)
 	if len(a.mine) > 0 {
 		a.findClients(p, idles)
 	}
@@ -103,10 +104,10 @@ func isLoopback(name string) bool {
 	return strings.Contains(name, " 127.") || strings.Contains(name, " [::1]")
 }
 
-// findFar finds the far ends of the connections of packages.
-func (a *apart) findFar(p *profile.Profile) {
+// findAsks finds the packages whose connections are all to the program's own server.
+func (a *apart) findAsks(p *profile.Profile) {
 	own, others := map[string]bool{}, map[string]bool{} // packages
-	a.far, a.asks = map[string]string{}, map[string]bool{}
+	a.asks = map[string]bool{}
 	for i := range p.Records {
 		if r := &p.Records[i]; len(r.Stack) > 0 {
 			name := a.peer(r.Stack)
@@ -117,12 +118,7 @@ func (a *apart) findFar(p *profile.Profile) {
 			if !a.mine[name] {
 				of = others
 			}
-			in := profile.Package(a.src.Frames()[r.Stack[len(r.Stack)-1]].Func)
-			of[in] = true
-			if far, known := a.far[in]; known && far != name {
-				name = ""
-			}
-			a.far[in] = name
+			of[profile.Package(a.src.Frames()[r.Stack[len(r.Stack)-1]].Func)] = true
 		}
 	}
 	for name := range own {

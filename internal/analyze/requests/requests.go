@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/source"
 )
 
@@ -95,7 +96,7 @@ type Difference struct {
 	// Object is the text of the lock or channel that the line waits for, such as "c.mu". Only the first
 	// rows have it, if the source is here.
 	Object string `json:"object,omitempty"`
-	// Peer is the connection or file for which requests wait in [IO wait], such as "tcp 10.2.3.4:5432".
+	// Peer is the connection or file for which requests wait, such as "tcp 10.2.3.4:5432": see locks.FarEnds.
 	Peer string `json:"peer,omitempty"`
 	// Ran is who had the cores meanwhile, the most first, if it is time in which slow requests waited for one. It is nil if the profile is of several
 	// processes.
@@ -166,7 +167,7 @@ func readRequests(s *analyze.Samples, o *Options) (*requestSums, *Requests, erro
 	}
 	out := f.summary()
 	r := &requestSums{finder: f, rows: map[requestRow]*requestRowSums{}, again: repeats{number: map[repeatKey]uint32{}, visits: map[uint64]visit{}}}
-	if r.peers, err = s.Source.Peers(); err != nil {
+	if r.ends, err = locks.NewFarEnds(s); err != nil {
 		return nil, nil, err
 	}
 	r.classify(out, o.Slowest)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/cores"
+	"github.com/gotach/profiler/internal/analyze/locks"
 	"github.com/gotach/profiler/internal/analyze/syntax"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/stream"
@@ -20,7 +21,7 @@ type requestSums struct {
 	shown map[int32]int
 	lines [][timelineColumns][3]uint64
 	rows  map[requestRow]*requestRowSums
-	peers map[int32]string // by number of the object
+	ends  *locks.FarEnds
 	again repeats
 }
 
@@ -104,7 +105,7 @@ func (r *requestSums) add(s *analyze.Sample, number int32, out *Requests) {
 	row := requestRow{state: r.Source.State(s.Status, s.Stack)}
 	line, in := int32(0), ""
 	if s.Stack != 0 && analyze.Waits(s.Status) {
-		row.peer = r.peers[stream.ObjectOf(r.Leaf(s.Stack))]
+		row.peer = r.ends.Of(s.Stack)
 	}
 	if f := r.OwnAbove(s.Stack, r.below(s.Stack)); f != nil {
 		row.name, row.file, line = f.Func, f.File, f.Line

@@ -1,0 +1,77 @@
+package locks
+
+import (
+	"strings"
+
+	"github.com/gotach/profiler/internal/analyze"
+	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/stream"
+)
+
+// FarEnds know the far ends of waits: the connection or file of one in [IO wait], and of one for an answer that another goroutine of a library
+// reads the end of all connections of the library, if they have one.
+type FarEnds struct {
+	s     *analyze.Samples
+	peers map[int32]string  // by the number of the object
+	far   map[string]string // see FarOfPackages
+	of    []*string         // by stack; nil: not known yet
+}
+
+// NewFarEnds returns the far ends of samples that were read once.
+func NewFarEnds(s *analyze.Samples) (*FarEnds, error) {
+	peers, err := s.Source.Peers()
+	return &FarEnds{s: s, peers: peers, far: FarOfPackages(s.Source, peers)}, err
+}
+
+// Of returns the far end of what a waiting goroutine waits for, as in Source.Peers, "" if it is not known. A pool is not at one.
+func (f *FarEnds) Of(stack uint32) string {
+	if stack == 0 {
+		return ""
+	}
+	of := analyze.At(&f.of, stack, f.s.Stacks())
+	if *of == nil {
+		name := f.peers[stream.ObjectOf(f.s.Leaf(stack))]
+		reason, callee, itself := analyze.Reason(f.s.Leaf(stack)), "", true
+		for at := f.s.Caller(stack); name == "" && at != 0 && f.s.CodeOf(at) != profile.ProgramCode; at = f.s.Caller(at) {
+			x := f.s.Leaf(at)
+			if k := Known(x.Func); k.In(reason, callee, itself) != "" && k.pool == nil {
+				name = f.far[profile.Package(x.Func)]
+				break
+			}
+			callee, itself = x.Func, itself && IsSync(x)
+		}
+		*of = &name
+	}
+	return **of
+}
+
+// FarOfPackages returns the far end of all connections that a package has dialed, "" if they have several. A connection is that of the
+// package in which the goroutine began that reads from it. The names of hosts are not looked up by the package.
+func FarOfPackages(src *stream.Source, peers map[int32]string) map[string]string {
+	far := map[string]string{}
+	stacks, frames := src.Stacks(), src.Frames()
+	for i := range stacks {
+		object := stream.ObjectOf(&frames[stacks[i].Frame])
+		if object == 0 {
+			continue
+		}
+		name := peers[object]
+		if name == "" || strings.Contains(name, " from ") || strings.HasPrefix(name, "udp ") {
+			continue
+		}
+		root, accepts := "", false
+		for at := uint32(i); at != 0; at = stacks[at].Caller {
+			root = frames[stacks[at].Frame].Func
+			accepts = accepts || strings.HasSuffix(root, "Listener).Accept")
+		}
+		if accepts {
+			continue
+		}
+		in := profile.Package(root)
+		if old, ok := far[in]; ok && old != name {
+			name = ""
+		}
+		far[in] = name
+	}
+	return far
+}
