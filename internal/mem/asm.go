@@ -2,7 +2,11 @@
 
 package mem
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // The signal handler must not call into the runtime. With -race, sync/atomic calls the race
 // detector. So the handler has its own atomic operations and system calls in assembly.
@@ -39,6 +43,30 @@ func LoadAcquire(addr uintptr) uint64
 func StoreRelease(addr uintptr, v uint64)
 
 const ErrnoFloor = ^uintptr(4094)
+
+// PlainReads makes Gather and Read use plain loads. It is for tests under an emulator without process_vm_readv.
+var PlainReads bool
+
+// Gather has the kernel copy n parts of this process's memory, which may be unmapped, to a place. from is a list of iovecs with the
+// parts, size the sum of their lengths, and local has room for an iovec. Gather returns the number of bytes that were copied, or
+// a negated errno.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func Gather(pid uint64, to, size, from, n, local uintptr) uintptr {
+	if PlainReads {
+		for ; n > 0; n, from = n-1, from+16 {
+			for at, end := uintptr(Load64(from)), uintptr(Load64(from)+Load64(from+8)); at < end; at, to = at+1, to+1 {
+				Store8(to, Load8(at))
+			}
+		}
+		return size
+	}
+	Store64(local, uint64(to))
+	Store64(local+8, uint64(size))
+	return Syscall(unix.SYS_PROCESS_VM_READV, uintptr(pid), local, 1, from, n, 0)
+}
 
 // These functions access memory by address that is no Go pointer for the collector. They
 // convert through the address of the pointer, because checkptr and vet reject a direct

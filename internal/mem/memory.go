@@ -38,10 +38,6 @@ func Map(size uintptr) (Mapping, error) {
 // Addr returns the address of the first byte.
 func (m Mapping) Addr() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m))) }
 
-// PlainReads makes Read use plain loads, and turn a fault into an error. It is for tests under
-// an emulator without process_vm_readv.
-var PlainReads bool
-
 //go:norace
 //go:nocheckptr
 func readPlain(addr uintptr, dst []uint64) error {

@@ -23,7 +23,7 @@ func (d *drain) pass() {
 	// Refresh roster and tables after head was read: the ring can have records of goroutines and of plugins'
 	// code that they do not have yet, and a record up to head is of code whose module the runtime has in its list.
 	head := mem.LoadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
-	if d.unread = d.roster.refresh(); d.unread == nil && len(d.gs) < int(d.roster.taken) {
+	if d.unread = d.roster.refresh(); len(d.gs) < int(d.roster.taken) {
 		d.gs = append(d.gs, make([]goroutine, int(d.roster.taken)-len(d.gs))...)
 	}
 	if d.stacks.table.Grow() {

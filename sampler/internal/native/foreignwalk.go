@@ -40,7 +40,7 @@ func foreign(s *shared, rec, ctx uintptr) uintptr {
 			bp = uintptr(mem.Load64(bp))
 			continue
 		}
-		if s.plain != 0 || !vmRead(s, bp, scratch+64, 8, scratch) {
+		if mem.PlainReads || !vmRead(s, bp, scratch+64, 8, scratch) {
 			break
 		}
 		bp = uintptr(mem.Load64(scratch + 64))

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gotach/profiler/internal/mem"
 )
 
@@ -85,22 +83,8 @@ func copyLabels(s *shared, p, dst, scratch uintptr) uintptr {
 	if bytes > maxLabelBytes {
 		return 1
 	}
-	if s.plain != 0 {
-		to := dst + 8 + uintptr(n)*8
-		for i := uintptr(0); i < uintptr(iovs); i++ {
-			from := uintptr(mem.Load64(list + i*16))
-			for size := uintptr(mem.Load64(list + i*16 + 8)); size > 0; size-- {
-				mem.Store8(to, mem.Load8(from))
-				to, from = to+1, from+1
-			}
-		}
-	} else if iovs > 0 {
-		mem.Store64(scratch, uint64(dst+8+uintptr(n)*8))
-		mem.Store64(scratch+8, bytes)
-		r := mem.Syscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), scratch, 1, list, uintptr(iovs), 0)
-		if uint64(r) != bytes {
-			return 1
-		}
+	if iovs > 0 && mem.Gather(s.pid, dst+8+uintptr(n)*8, uintptr(bytes), list, uintptr(iovs), scratch) != uintptr(bytes) {
+		return 1
 	}
 	mem.Store64(dst, n)
 	return uintptr(1 + n + (bytes+7)/8)
@@ -115,17 +99,9 @@ var callLabels = copyLabels
 //go:norace
 //go:nocheckptr
 func vmRead(s *shared, addr, dst, n, scratch uintptr) bool {
-	if s.plain != 0 {
-		for i := uintptr(0); i < n; i += 8 {
-			mem.Store64(dst+i, mem.Load64(addr+i))
-		}
-		return true
-	}
-	mem.Store64(scratch, uint64(dst))
-	mem.Store64(scratch+8, uint64(n))
 	mem.Store64(scratch+16, uint64(addr))
 	mem.Store64(scratch+24, uint64(n))
-	return mem.Syscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), scratch, 1, scratch+16, 1, 0) == n
+	return mem.Gather(s.pid, dst, n, scratch+16, 1, scratch) == n
 }
 
 // labelSets is the drain's map of pinned addresses to label sets.

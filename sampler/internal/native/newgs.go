@@ -5,8 +5,6 @@ package native
 import (
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
 )
@@ -39,10 +37,6 @@ var callAdd = addNew
 // readNew adds some entries of the runtime's list, which has n at least. It returns false if the next one
 // must wait for another tick.
 //
-// To append, the runtime makes room first, if it must, and stores the array's new address. Then it stores the
-// length, and the new entry last. n was read before the address, so the array has n entries if the address
-// is the same after it was read. An entry that is not stored yet is 0.
-//
 //go:nosplit
 //go:norace
 //go:nocheckptr
@@ -55,68 +49,72 @@ func readNew(s *shared, n uint64) bool {
 		}
 		return false
 	}
-	mem.Fence()
-	list, gs := uintptr(mem.Load64(s.allgs)), uintptr(unsafe.Pointer(&s.newGs))
-	s.newFrom[0] = [2]uint64{uint64(list) + s.listed*8, k * 8}
-	if copyMemory(s, gs, 1) != k*8 {
-		return false
-	}
-	mem.Fence()
-	if uintptr(mem.Load64(s.allgs)) != list {
-		return false
-	}
-	good := uint64(0)
-	for ; good < k; good++ {
-		g := mem.Load64(gs + uintptr(good)*8)
-		if g < 4096 || g&7 != 0 {
-			break
-		}
-		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16, g+uint64(s.Off.GStatus))
-		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(good)*16+8, 8)
-	}
-	words := uintptr(unsafe.Pointer(&s.newWords))
-	good = min(good, copyMemory(s, words, good)/8) // the others are not mapped
+	good := readList(s, k)
 	born := s.listedAt + excess(s, s.listedAt)
-	added := uint64(0)
-	for ; added < good && mem.Load32(words+uintptr(added)*8)&^goruntime.GScan <= goruntime.GDeadExtra; added++ {
-		entry := s.entry(index + added)
-		mem.Store64(entry+entryG*8, mem.Load64(gs+uintptr(added)*8))
+	for i := uint64(0); i < good; i++ {
+		entry := s.entry(index + i)
+		mem.Store64(entry+entryG*8, mem.Load64(uintptr(unsafe.Pointer(&s.newGs))+uintptr(i)*8))
 		mem.Store64(entry+entryLooked*8, s.listedAt) // its goroutine began after that
 		mem.Store64(entry+entryFrom*8, born)
 	}
-	s.listed += added
-	mem.StoreRelease(uintptr(unsafe.Pointer(&s.goroutines)), index+added)
-	return added == k
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.goroutines)), index+good)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.listed)), s.listed+good)
+	return good == k
 }
 
-// copyMemory copies from the first n places of s.newFrom to a place with room for so much. It returns the
-// number of bytes that it has copied.
+// readList reads the next k entries of the runtime's list, at most newAtOnce, into s.newGs, and the statuses of their goroutines
+// into s.newWords. The list has as many, and its length was read before. readList returns how many are complete.
+//
+// To append, the runtime makes room first, if it must, and stores the array's new address. Then it stores the
+// length, and the new entry last. The length was read before the address, so the array has as many entries if the address
+// is the same after it was read. An entry that is not stored yet is 0.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func copyMemory(s *shared, to uintptr, n uint64) (copied uint64) {
+func readList(s *shared, k uint64) (good uint64) {
+	mem.Fence()
+	list, gs := uintptr(mem.Load64(s.allgs)), uintptr(unsafe.Pointer(&s.newGs))
+	s.newFrom[0] = [2]uint64{uint64(list) + s.listed*8, k * 8}
+	if copyList(s, gs, 1, k) != k {
+		return 0
+	}
+	mem.Fence()
+	if uintptr(mem.Load64(s.allgs)) != list {
+		return 0
+	}
+	n := uint64(0)
+	for ; n < k; n++ {
+		g := mem.Load64(gs + uintptr(n)*8)
+		if g < 4096 || g&7 != 0 {
+			break
+		}
+		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(n)*16, g+uint64(s.Off.GStatus))
+		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(n)*16+8, 8)
+	}
+	words := uintptr(unsafe.Pointer(&s.newWords))
+	n = copyList(s, words, n, n) // the others are not mapped
+	for good < n && mem.Load32(words+uintptr(good)*8)&^goruntime.GScan <= goruntime.GDeadExtra {
+		good++
+	}
+	return good
+}
+
+// copyList copies so many words from the first n places of s.newFrom, and returns how many it has copied.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func copyList(s *shared, to uintptr, n, words uint64) uint64 {
 	if n == 0 {
 		return 0
 	}
-	from := uintptr(unsafe.Pointer(&s.newFrom))
-	for i := uintptr(0); i < uintptr(n); i++ {
-		place, size := uintptr(mem.Load64(from+i*16)), uintptr(mem.Load64(from+i*16+8))
-		for at := uintptr(0); at < size && s.plain != 0; at += 8 {
-			mem.Store64(to+uintptr(copied)+at, mem.Load64(place+at))
-		}
-		copied += uint64(size)
-	}
-	if s.plain != 0 {
-		return copied
-	}
-	s.newTo = [2]uint64{uint64(to), copied}
-	r := mem.Syscall(unix.SYS_PROCESS_VM_READV, uintptr(s.pid), uintptr(unsafe.Pointer(&s.newTo)), 1, from, uintptr(n), 0)
+	r := mem.Gather(s.pid, to, uintptr(words)*8, uintptr(unsafe.Pointer(&s.newFrom)), uintptr(n), uintptr(unsafe.Pointer(&s.newTo)))
 	if r > mem.ErrnoFloor {
 		s.unlisted = uint64(-r)
 		return 0
 	}
-	return uint64(r)
+	return uint64(r) / 8
 }
 
 // handOver makes ticks add new entries from now on. Goroutines of these have begun after the time now.
@@ -126,7 +124,7 @@ func (r *roster) handOver(now uint64) error {
 	if r.taken >= uint64(maxTracked) {
 		return nil
 	}
-	s.listed, s.listedAt, s.most = r.read, now, uint64(min(maxTracked, maxChunks*chunkSize))
+	s.listedAt, s.most = now, uint64(min(maxTracked, maxChunks*chunkSize))
 	s.adds = 1
 	return r.mapAhead()
 }

@@ -5,7 +5,6 @@ package native
 import (
 	"errors"
 	"fmt"
-	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -23,18 +22,14 @@ import (
 // drain's refresh only takes these over. If the roster is full, the drain adds the goroutines that it meets. All methods are
 // for Start and the drain, never for the handler.
 type roster struct {
-	s           *shared
-	l           *goruntime.Layout
-	allgs, allp goruntime.SliceAt
-	index       map[uint64]uint32 // index of the entry, by g
-	taken       uint64            // entries of the roster that are in index
-	read        uint64            // entries of allgs that have been read
-	left        uint64            // of these, entries left out because of maxTracked
-	leftAlive   uint64            // of these, entries whose goroutine was alive when it was read
-	ptr         uintptr           // allgs as last read
-	cap         uint64
-	at          uint64 // ns on the handler's clock: the last refresh that read all of allgs
-	chunks      []mem.Mapping
+	s         *shared
+	l         *goruntime.Layout
+	allp      goruntime.SliceAt
+	index     map[uint64]uint32 // index of the entry, by g
+	taken     uint64            // entries of the roster that are in index
+	left      uint64            // entries of allgs that are left out because of maxTracked
+	leftAlive uint64            // of these, entries whose goroutine was alive when it was read
+	chunks    []mem.Mapping
 }
 
 // refresh adds the goroutines and Ps that are new since the last call. Start calls it, then each pass of the drain.
@@ -45,48 +40,26 @@ func (r *roster) refresh() error {
 	if ok, err := r.follow(); ok || err != nil {
 		return err
 	}
-	have, now := r.read, monotonicNow()
-	// The runtime writes the three words of allgs one by one. If two readings at different
-	// times give the same pointer and the same capacity, the two belong together.
-	ptr, n, c := r.allgs.Header()
-	if ptr != r.ptr || c != r.cap {
-		r.ptr, r.cap = ptr, c
-		if have > 0 {
-			return nil // at the next refresh
-		}
-		ptr2, n2, c2 := r.allgs.Header()
-		if ptr2 != ptr || c2 != c || n2 < n {
-			return fmt.Errorf("the list of goroutines changes too fast")
-		}
-	}
-	if n > c || n < have {
-		return nil
-	}
-	if have == 0 {
-		r.index = make(map[uint64]uint32, min(n, uint64(maxTracked)))
-	}
-	var gs [checked]uint64
-	var living [checked]bool
+	s, now := r.s, monotonicNow()
+	n := mem.LoadAcquire(s.allgs + 8)
 	// The list also has gs of goroutines that have ended, which the runtime reuses. If the list
 	// is too long, these are added only if there is room after all living goroutines.
 	var dead []uint64
-	crowded := have == 0 && n > uint64(maxTracked)
-	for have < n {
-		k := min(n-have, uint64(len(gs)))
-		if err := mem.Read(ptr+uintptr(have)*8, gs[:k]); err != nil {
-			return err
-		}
-		good, err := r.check(gs[:k], &living)
-		if err != nil {
-			return err
-		}
-		for i, g := range gs[:good] {
+	crowded := s.listed == 0 && n > uint64(maxTracked)
+	if r.index == nil {
+		r.index = make(map[uint64]uint32, min(n, uint64(maxTracked)))
+	}
+	for s.listed < n {
+		k := min(n-s.listed, newAtOnce)
+		good := readList(s, k)
+		for i, g := range s.newGs[:good] {
+			living := goruntime.Alive(uint32(s.newWords[i]))
 			switch {
-			case crowded && !living[i] && len(dead) < maxTracked:
+			case crowded && !living && len(dead) < maxTracked:
 				dead = append(dead, g)
-			case crowded && !living[i], len(r.index) >= maxTracked:
+			case crowded && !living, len(r.index) >= maxTracked:
 				r.left++
-				if living[i] {
+				if living {
 					r.leftAlive++
 				}
 			default:
@@ -94,14 +67,16 @@ func (r *roster) refresh() error {
 					return err
 				}
 			}
-			have++
-			r.read = have
+			s.listed++
 		}
-		if uint64(good) < k {
-			return r.includeDead(dead) // this word is no g yet; try again at the next refresh
+		if good < k { // this word is no g yet; try again at the next refresh
+			if e := unix.Errno(s.unlisted); e != 0 {
+				return fmt.Errorf("process_vm_readv: %w", e)
+			}
+			return r.includeDead(dead)
 		}
 	}
-	r.at = now
+	s.listedAt = now
 	return r.includeDead(dead)
 }
 
@@ -146,59 +121,7 @@ var errFull = errors.New("too many goroutines")
 
 // behind reports whether there are goroutines that the roster does not have.
 func (r *roster) behind() bool {
-	_, n, _ := r.allgs.Header()
-	return n != r.read || r.left > 0
-}
-
-// checked is the number of new entries of allgs that are read and checked at a time.
-const checked = 64
-
-// check returns how many words at the beginning of gs are addresses of a g, and notes which
-// of their goroutines live.
-func (r *roster) check(gs []uint64, living *[checked]bool) (int, error) {
-	const words = 24 // the beginning of a g, with stack bounds, status and goid
-	var buf [checked * words]uint64
-	var to [checked]unix.RemoteIovec
-	remote := to[:len(gs)]
-	for i, g := range gs {
-		if g < 4096 || g&7 != 0 {
-			remote, gs = remote[:i], gs[:i]
-			break
-		}
-		remote[i] = unix.RemoteIovec{Base: uintptr(g), Len: words * 8}
-	}
-	if len(gs) == 0 {
-		return 0, nil
-	}
-	head := buf[:len(gs)*words]
-	local := unix.Iovec{Base: (*byte)(unsafe.Pointer(&head[0]))}
-	local.SetLen(len(head) * 8)
-	n := len(gs) * words * 8
-	if mem.PlainReads {
-		for i, g := range gs {
-			if err := mem.Read(uintptr(g), head[i*words:(i+1)*words]); err != nil {
-				return 0, err
-			}
-		}
-	} else {
-		var err error
-		if n, err = unix.ProcessVMReadv(os.Getpid(), []unix.Iovec{local}, remote, 0); err != nil {
-			return 0, fmt.Errorf("process_vm_readv: %w", err)
-		}
-	}
-	for i := range gs {
-		if (i+1)*words*8 > n {
-			return i, nil
-		}
-		g := head[i*words:]
-		lo, hi := g[r.l.GStackLo/8], g[r.l.GStackHi/8]
-		status := uint32(g[r.l.GStatus/8]) &^ goruntime.GScan
-		if status > 11 || hi < lo || hi-lo > 1<<31 || lo == 0 && hi != 0 {
-			return i, nil
-		}
-		living[i] = goruntime.Alive(status)
-	}
-	return len(gs), nil
+	return mem.LoadAcquire(r.s.allgs+8) != mem.LoadAcquire(uintptr(unsafe.Pointer(&r.s.listed))) || r.left > 0
 }
 
 // add stores a g as the entry with number i, which must be the next one.
@@ -209,7 +132,7 @@ func (r *roster) add(i uint32, g uint64) error {
 		}
 	}
 	mem.Store64(r.s.entry(uint64(i))+entryG*8, g)
-	mem.Store64(r.s.entry(uint64(i))+entryLooked*8, r.at) // its goroutine began after r.at
+	mem.Store64(r.s.entry(uint64(i))+entryLooked*8, r.s.listedAt) // its goroutine began after that
 	r.index[g] = i
 	return nil
 }
@@ -266,7 +189,7 @@ func (r *roster) follow() (bool, error) {
 	for i := r.taken; i < total; i++ {
 		r.index[mem.Load64(s.entry(i)+entryG*8)] = uint32(i)
 	}
-	r.taken, r.read = total, mem.LoadAcquire(uintptr(unsafe.Pointer(&s.listed)))
+	r.taken = total
 	if full {
 		s.adds = 0
 		return false, nil

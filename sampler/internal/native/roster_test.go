@@ -90,14 +90,14 @@ func testRosterIsBounded(t *testing.T) {
 	testenv.OK(t, err)
 	testenv.OK(t, mem.UnlessFault(func() error { return n.prepare(l) }))
 	defer n.release()
-	r := &roster{s: n.s, l: l, allgs: n.drain.roster.allgs, allp: n.drain.roster.allp}
-	n.s.goroutines = 0
+	r := &roster{s: n.s, l: l, allp: n.drain.roster.allp}
+	n.s.goroutines, n.s.listed = 0, 0
 	defer r.free()
 	testenv.Bounded(t, 120_000, func() { err = r.refresh() })
 	testenv.OK(t, err)
-	testenv.Within(t, "entries taken", r.taken, uint64(maxTracked), uint64(maxTracked+checked))
-	testenv.Within(t, "entries read", r.read, 20_000, math.MaxUint64)
-	testenv.Same(t, "entries left out", r.left, r.read-r.taken)
+	testenv.Within(t, "entries taken", r.taken, uint64(maxTracked), uint64(maxTracked+newAtOnce))
+	testenv.Within(t, "entries read", n.s.listed, 20_000, math.MaxUint64)
+	testenv.Same(t, "entries left out", r.left, n.s.listed-r.taken)
 	for fake := uint64(1); err == nil; fake++ {
 		err = r.include(fake)
 	}
@@ -132,9 +132,6 @@ func TestReadNew(t *testing.T) {
 	list := memory.Addr()
 	s.pid, s.allgs = uint64(unix.Getpid()), f.g(mostFakes-1)
 	s.adds, s.mapped, s.most = 1, chunkSize, 90
-	if mem.PlainReads {
-		s.plain = 1
-	}
 	length := func(n uint64) { mem.Store64(s.allgs+8, n) }
 	mem.Store64(s.allgs, uint64(list))
 	for i := range uint64(100) {
@@ -165,7 +162,7 @@ func TestReadNew(t *testing.T) {
 	}
 	testenv.Same(t, "beginning of the goroutine of an entry of a later tick", mem.Load64(s.entry(45)+entryLooked*8), since)
 	length(60)
-	if s.plain == 0 {
+	if !mem.PlainReads {
 		mem.Store64(list+55*8, 1<<40) // not mapped
 		tick(55, false)
 		mem.Store64(list+55*8, uint64(list)) // no g

@@ -54,11 +54,11 @@ func (n *Source) prepare(l *goruntime.Layout) error {
 	table.Publish(&n.s.View)
 	n.drain = n.newDrain(l, n.cfg, nil)
 	n.drain.bias = uint64(img.Bias)
-	n.drain.roster = &roster{s: n.s, l: l, allgs: allgs, allp: allp}
+	n.drain.roster = &roster{s: n.s, l: l, allp: allp}
+	n.s.allgs = uintptr(allgs)
 	if err := n.drain.roster.refresh(); err != nil {
 		return err
 	}
-	n.s.allgs = uintptr(allgs)
 	if n.s.sched = proven.sched; n.s.sched == 0 {
 		n.s.sched = findSched(variables, l, n.s, n.patience)
 	}
@@ -112,9 +112,6 @@ func (n *Source) share(l *goruntime.Layout) error {
 	s.slots, s.pins, s.outside = base+sizes[4], base+sizes[5], base+sizes[6]
 	s.visitSlots, s.timerMs = base+sizes[7], base+sizes[8]
 	s.Codes, s.Orders, s.pollPages = base+sizes[9], base+sizes[10], base+sizes[11]
-	if mem.PlainReads {
-		s.plain = 1
-	}
 	if strings.Contains(runtime.Version(), "runtimesecret") {
 		// The kernel leaves registers on the signal stack. Go's handler notes that for a goroutine
 		// in secret.Do, and the collector then erases them.

@@ -48,7 +48,6 @@ type shared struct {
 	word       uint64 // address of the futex that it waits on
 	signal     uint64
 	tag        uint64 // marks our signals
-	plain      uint64 // mem.PlainReads
 	secrets    uint64 // 1: Go's handler must run after each of our signals, see share
 	asked      uint64 // ns between two ticks, by the rate asked for
 	tornAfter  uint64 // cycles that a walk may take

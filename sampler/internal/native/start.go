@@ -63,7 +63,7 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 	if err := n.verify(l); err != nil {
 		return err
 	}
-	proven.l, proven.allgs, proven.allp, proven.sched = l, n.drain.roster.allgs, n.drain.roster.allp, n.s.sched
+	proven.l, proven.allgs, proven.allp, proven.sched = l, goruntime.SliceAt(n.s.allgs), n.drain.roster.allp, n.s.sched
 	n.patience.Pause()
 	d := n.newDrain(l, n.cfg, out)
 	d.roster, d.gs = n.drain.roster, n.drain.gs
