@@ -115,7 +115,7 @@ func (s *Session) Stats() Stats {
 	}
 	st := s.run.Stats()
 	return Stats{
-		Source: st.Source, Reason: st.Reason, Duration: st.Duration,
+		Source: st.Source, Reason: st.SourceReason, Duration: st.Duration,
 		Samples: st.Samples, Dropped: st.Dropped, Unwritten: st.Unwritten,
 		TicksAsked: st.TicksAsked, TicksReached: st.TicksReached, TicksForBudget: st.TicksForBudget, TicksIdle: st.TicksIdle, TicksRefused: st.TicksRefused,
 		Cost: st.Cost, Throttled: st.Throttled, SignalTaken: st.SignalTaken,

@@ -76,14 +76,14 @@ func TestSourcePlugsIn(t *testing.T) {
 	})
 	st := s.Stats()
 	st.Duration = 0
-	equal(t, "stats", st, Stats{Source: "native", Rate: 250, Budget: 2, System: true, Objects: tachyon.OnlyChannels, FarEndsUnknown: "why", Goroutines: 2, Counts: tachyon.Counts{
+	equal(t, "stats", st, Stats{Rate: 250, Budget: 2, System: true, Progress: tachyon.Progress{Source: "native", Objects: tachyon.OnlyChannels, FarEndsUnknown: "why", Counts: tachyon.Counts{
 		TicksAsked: 5, TicksReached: 4, Samples: 7, Dropped: 3, Torn: 2, Cost: time.Second, MaxGoroutines: 4,
-	}})
+	}}})
 	var described tachyon.Session
 	st.Describe(&described)
 	equal(t, "description", described, tachyon.Session{Source: "native", Rate: 250, RateReached: 200, Budget: 2, System: true, Objects: tachyon.OnlyChannels, FarEndsUnknown: "why", Counts: st.Counts})
 	Stats{}.Describe(&described)
-	equal(t, "description of nothing", described, tachyon.Session{RateReached: 200})
+	equal(t, "description of nothing", described, tachyon.Session{})
 }
 
 // TestFirstSample checks first samples that stand for more or less than one interval. Readers give a first
@@ -151,7 +151,7 @@ func TestComesAgain(t *testing.T) {
 		{From: 4000, Labels: map[string]string{}},
 		{From: 6000, Labels: request("a")},
 	}}})
-	testenv.Prints(t, "goroutines now and at most", "0 1", s.Stats().Goroutines, s.Stats().MaxGoroutines)
+	testenv.Prints(t, "goroutines now and at most", "0 1", s.out.live.Load(), s.Stats().MaxGoroutines)
 }
 
 // TestNews checks when the sink gets what is known about goroutines: all of a short goroutine at once,

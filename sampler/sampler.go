@@ -105,40 +105,26 @@ func (OnePart) Next(time.Duration, func() Part) {}
 
 // Stats says how sampling is going, or how it went.
 type Stats struct {
-	Source string // native or portable
-	Reason string // why the native source could not be used; "" if it is used or was not asked for
-	Rate   int    // ticks a second asked for
-	Budget float64
-	System bool // waits of the runtime's goroutines too
-	// Objects says for which waits the objects are known, as tachyon.Session.Objects does.
-	Objects string
-	Stops   bool // the source counts how often goroutines stop running
-	// FarEndsUnknown is that of tachyon.Session.
-	FarEndsUnknown string
-
-	Duration   time.Duration // of sampling, so far
-	Goroutines int           // alive at the last tick, without the profiler's own
-
-	tachyon.Counts // Samples counts those that the sink took
+	tachyon.Progress // without RateReached, which Describe computes. Samples counts those that the sink took
+	Rate             int
+	Budget           float64
+	System           bool
 }
 
 // Describe fills the fields of s that come from the sampler, all except Error.
 func (st Stats) Describe(s *tachyon.Session) {
-	s.Source, s.SourceReason = st.Source, st.Reason
 	s.Rate, s.Budget, s.System = st.Rate, st.Budget, st.System
-	s.Objects, s.FarEndsUnknown, s.Stops = st.Objects, st.FarEndsUnknown, st.Stops
-	s.Duration, s.Counts = st.Duration, st.Counts
-	if st.TicksAsked > 0 {
-		// Not divided by Duration, which includes the time before the first tick.
-		s.RateReached = float64(st.Rate) * float64(st.TicksReached) / float64(st.TicksAsked)
-	}
+	st.progress().Describe(s)
 }
 
 // progress returns the part of st that is stored while the session runs.
 func (st Stats) progress() *tachyon.Progress {
-	var s tachyon.Session
-	st.Describe(&s)
-	return &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Objects: s.Objects, FarEndsUnknown: s.FarEndsUnknown, Stops: s.Stops, Counts: s.Counts}
+	p := st.Progress
+	if p.TicksAsked > 0 {
+		// Not divided by Duration, which includes the time before the first tick.
+		p.RateReached = float64(st.Rate) * float64(p.TicksReached) / float64(p.TicksAsked)
+	}
+	return &p
 }
 
 // Sampler is a session, running or stopped.
@@ -162,7 +148,7 @@ type Sampler struct {
 
 // Start begins to sample. It checks the configuration, and with Source Auto
 // falls back to the portable source where the native one does not work;
-// Stats.Reason then says why.
+// Stats.SourceReason then says why.
 func Start(cfg Config, sink Sink) (*Sampler, error) {
 	return start(cfg, sink, nativeSource, portableSource)
 }
@@ -298,35 +284,22 @@ func (s *Sampler) Stats() Stats {
 	return s.stats(s.src, s.out, d)
 }
 
-// stats combines the counts of source and recorder.
+// stats combines what source and recorder say.
 func (s *Sampler) stats(from source.Source, out *recorder, d time.Duration) Stats {
-	counts := from.Stats()
-	counts.Samples = out.samples.Load()
-	counts.Dropped += out.dropped.Load()
-	counts.Unwritten = time.Duration(out.unwritten.Load())
-	counts.MaxGoroutines = int(out.most.Load())
+	p := from.Progress()
+	p.SourceReason, p.Duration = s.reason, d
+	if s.cfg.NoWaitFrames {
+		p.Objects, p.FarEndsUnknown = "", ""
+	}
+	p.Samples = out.samples.Load()
+	p.Dropped += out.dropped.Load()
+	p.Unwritten = time.Duration(out.unwritten.Load())
+	p.MaxGoroutines = int(out.most.Load())
 	select {
 	case <-s.stopped:
-		counts.ThrottledPeriods, counts.Throttled = s.final.ThrottledPeriods, s.final.Throttled
+		p.ThrottledPeriods, p.Throttled = s.final.ThrottledPeriods, s.final.Throttled
 	default:
-		counts.ThrottledPeriods, counts.Throttled = s.limits.recent()
+		p.ThrottledPeriods, p.Throttled = s.limits.recent()
 	}
-	objects, farEnds := "", ""
-	if k, ok := from.(interface{ Objects() (string, string) }); ok && !s.cfg.NoWaitFrames {
-		objects, farEnds = k.Objects()
-	}
-	stops, ok := from.(interface{ CountsStops() bool })
-	return Stats{
-		Source:         from.Name(),
-		Reason:         s.reason,
-		Rate:           s.cfg.Rate,
-		Budget:         s.cfg.Budget,
-		System:         s.cfg.System,
-		Objects:        objects,
-		FarEndsUnknown: farEnds,
-		Stops:          ok && stops.CountsStops(),
-		Duration:       d,
-		Goroutines:     int(out.live.Load()),
-		Counts:         counts,
-	}
+	return Stats{p, s.cfg.Rate, s.cfg.Budget, s.cfg.System}
 }

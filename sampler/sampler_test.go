@@ -42,7 +42,7 @@ func TestLive(t *testing.T) {
 			}
 			all.Wait()
 			st := s.Stats()
-			testenv.Prints(t, "source, rate, budget, samples, reason", fmt.Sprintf("%s 1000 100 %d ", name, len(m.samples)), st.Source, st.Rate, st.Budget, st.Samples, st.Reason)
+			testenv.Prints(t, "source, rate, budget, samples, reason", fmt.Sprintf("%s 1000 100 %d ", name, len(m.samples)), st.Source, st.Rate, st.Budget, st.Samples, st.SourceReason)
 			testenv.Prints(t, "there are ticks, cost and goroutines, and they stay", "true true true true", st.TicksReached > 0, st.Cost > 0, st.MaxGoroutines > 1, st == s.Stats())
 			found := uint64(0)
 			for i := range m.samples {
@@ -118,7 +118,7 @@ func TestChoice(t *testing.T) {
 		}
 		testenv.OK(t, err)
 		s.Stop()
-		testenv.Prints(t, tt, tt.want+" "+tt.reason, s.Stats().Source, s.Stats().Reason)
+		testenv.Prints(t, tt, tt.want+" "+tt.reason, s.Stats().Source, s.Stats().SourceReason)
 		testenv.FailIf(t, nat.starts != 0 && tt.source == Portable || nat.starts > 0 && nat.cfg.Fallback != (tt.source != Native), "%+v: native was tried with %+v, portable with %+v", tt, nat.cfg, port.cfg)
 		testenv.Same(t, "goroutines of the source that failed", len(s.Part().Goroutines), 0)
 	}

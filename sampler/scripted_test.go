@@ -35,8 +35,6 @@ type scripted struct {
 	looked        chan struct{} // nil: looks are complete at once
 }
 
-func (f *scripted) Name() string { return f.name }
-
 func (f *scripted) Start(cfg source.Config, out source.Out) error {
 	f.starts++
 	f.cfg, f.out = cfg, out
@@ -58,10 +56,8 @@ func (f *scripted) Look() <-chan struct{} {
 	return c
 }
 
-func (f *scripted) Objects() (known, farEndsUnknown string) { return tachyon.OnlyChannels, "why" }
-
-func (f *scripted) Stats() tachyon.Counts {
-	return tachyon.Counts{TicksAsked: 5, TicksReached: 4, Dropped: 3, Torn: 2, Cost: time.Second}
+func (f *scripted) Progress() tachyon.Progress {
+	return tachyon.Progress{Source: f.name, Objects: tachyon.OnlyChannels, FarEndsUnknown: "why", Counts: tachyon.Counts{TicksAsked: 5, TicksReached: 4, Dropped: 3, Torn: 2, Cost: time.Second}}
 }
 
 func (f *scripted) candidate() (source.Source, error) { return f, nil }

@@ -197,59 +197,38 @@ func (c Counts) TicksLate() int64 {
 
 // Plus returns the sum of the counts of two parts. MaxGoroutines is the larger one.
 func (c Counts) Plus(d Counts) Counts {
-	return Counts{
-		Cost:              c.Cost + d.Cost,
-		TicksAsked:        c.TicksAsked + d.TicksAsked,
-		TicksReached:      c.TicksReached + d.TicksReached,
-		TicksForBudget:    c.TicksForBudget + d.TicksForBudget,
-		TicksIdle:         c.TicksIdle + d.TicksIdle,
-		Samples:           c.Samples + d.Samples,
-		Dropped:           c.Dropped + d.Dropped,
-		Torn:              c.Torn + d.Torn,
-		MaxGoroutines:     max(c.MaxGoroutines, d.MaxGoroutines),
-		GoroutinesOmitted: c.GoroutinesOmitted + d.GoroutinesOmitted,
-		LabelsOmitted:     c.LabelsOmitted + d.LabelsOmitted,
-		SignalTaken:       c.SignalTaken + d.SignalTaken,
-		TicksRefused:      c.TicksRefused + d.TicksRefused,
-		Blind:             c.Blind + d.Blind,
-		NotSeen:           c.NotSeen + d.NotSeen,
-		Unwritten:         c.Unwritten + d.Unwritten,
-		ThrottledPeriods:  c.ThrottledPeriods + d.ThrottledPeriods,
-		Throttled:         c.Throttled + d.Throttled,
-		ProcessCPU:        c.ProcessCPU + d.ProcessCPU,
-		CPUAtTicks:        c.CPUAtTicks + d.CPUAtTicks,
-
-		GoroutinesUntracked: c.GoroutinesUntracked + d.GoroutinesUntracked,
-	}
+	c.MaxGoroutines = max(c.MaxGoroutines, d.MaxGoroutines)
+	return c.add(d, 1)
 }
 
 // Since returns the difference from the counts at an earlier time of the same session.
 // MaxGoroutines stays the same.
-func (c Counts) Since(earlier Counts) Counts {
-	return Counts{
-		GoroutinesUntracked: c.GoroutinesUntracked - earlier.GoroutinesUntracked,
+func (c Counts) Since(earlier Counts) Counts { return c.add(earlier, -1) }
 
-		Cost:              c.Cost - earlier.Cost,
-		TicksAsked:        c.TicksAsked - earlier.TicksAsked,
-		TicksReached:      c.TicksReached - earlier.TicksReached,
-		TicksForBudget:    c.TicksForBudget - earlier.TicksForBudget,
-		TicksIdle:         c.TicksIdle - earlier.TicksIdle,
-		Samples:           c.Samples - earlier.Samples,
-		Dropped:           c.Dropped - earlier.Dropped,
-		Torn:              c.Torn - earlier.Torn,
-		MaxGoroutines:     c.MaxGoroutines,
-		GoroutinesOmitted: c.GoroutinesOmitted - earlier.GoroutinesOmitted,
-		LabelsOmitted:     c.LabelsOmitted - earlier.LabelsOmitted,
-		SignalTaken:       c.SignalTaken - earlier.SignalTaken,
-		TicksRefused:      c.TicksRefused - earlier.TicksRefused,
-		Blind:             c.Blind - earlier.Blind,
-		NotSeen:           c.NotSeen - earlier.NotSeen,
-		Unwritten:         c.Unwritten - earlier.Unwritten,
-		ThrottledPeriods:  c.ThrottledPeriods - earlier.ThrottledPeriods,
-		Throttled:         c.Throttled - earlier.Throttled,
-		ProcessCPU:        c.ProcessCPU - earlier.ProcessCPU,
-		CPUAtTicks:        c.CPUAtTicks - earlier.CPUAtTicks,
-	}
+// add adds d so many times, except MaxGoroutines.
+func (c Counts) add(d Counts, times int64) Counts {
+	span := time.Duration(times)
+	c.Cost += span * d.Cost
+	c.TicksAsked += times * d.TicksAsked
+	c.TicksReached += times * d.TicksReached
+	c.TicksForBudget += times * d.TicksForBudget
+	c.TicksIdle += times * d.TicksIdle
+	c.Samples += times * d.Samples
+	c.Dropped += times * d.Dropped
+	c.Torn += times * d.Torn
+	c.GoroutinesOmitted += times * d.GoroutinesOmitted
+	c.LabelsOmitted += times * d.LabelsOmitted
+	c.SignalTaken += times * d.SignalTaken
+	c.GoroutinesUntracked += times * d.GoroutinesUntracked
+	c.TicksRefused += times * d.TicksRefused
+	c.Blind += span * d.Blind
+	c.NotSeen += span * d.NotSeen
+	c.Unwritten += span * d.Unwritten
+	c.ThrottledPeriods += times * d.ThrottledPeriods
+	c.Throttled += span * d.Throttled
+	c.ProcessCPU += span * d.ProcessCPU
+	c.CPUAtTicks += span * d.CPUAtTicks
+	return c
 }
 
 // A Goroutine has the facts about a goroutine that are not in its samples. Times are in µs

@@ -108,8 +108,8 @@ func (s *Session) begin() error {
 		return err
 	}
 	s.running.Store(s.sampler)
-	if st := s.sampler.Stats(); st.Reason != "" && c.Source == sampler.Auto {
-		c.Logger().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.Reason)
+	if st := s.sampler.Stats(); st.SourceReason != "" && c.Source == sampler.Auto {
+		c.Logger().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.SourceReason)
 	}
 	return nil
 }

@@ -145,7 +145,7 @@ func measureCPU() {
 			apart = max(apart, 100*math.Abs(float64(parts[name])-float64(own))/float64(all))
 		}
 	}
-	stats := n.Stats()
+	stats := n.Progress()
 	fmt.Println(100*float64(max(time.Duration(least)-all, all-time.Duration(most), 0))/float64(most), apart, 100*float64(stats.Torn)/float64(stats.TicksReached))
 }
 

@@ -272,14 +272,13 @@ func tryLayout(fallback bool) string {
 			runtime.Gosched()
 		}
 	}()
-	for end := time.Now().Add(time.Second); s.Stats().TicksReached < 10 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Second); s.Progress().TicksReached < 10 && time.Now().Before(end); {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
 	s.Stop()
 	stop.Store(true)
-	_, unknown := s.Objects()
-	return fmt.Sprint("sampled ", len(r.samples), r.Err, " ", unknown)
+	return fmt.Sprint("sampled ", len(r.samples), r.Err, " ", s.Progress().FarEndsUnknown)
 }
 
 // TestShiftedLayout makes each offset wrong by one word. Start must find that, or unseen must have the field. The program

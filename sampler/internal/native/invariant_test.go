@@ -200,7 +200,7 @@ func runInvariant() {
 	n.Stop()
 	stop.Store(true)
 	workers.Wait()
-	fmt.Printf("%d samples, %d running, %d deep, %d broken; %+v\n", checked.Load(), running.Load(), deep.Load(), broken, n.Stats())
+	fmt.Printf("%d samples, %d running, %d deep, %d broken; %+v\n", checked.Load(), running.Load(), deep.Load(), broken, n.Progress())
 	if enough() && broken == 0 {
 		fmt.Println("ok")
 	}

@@ -19,6 +19,7 @@ import (
 type Source struct {
 	signal  int
 	version string // of Go
+	layout  *goruntime.Layout
 
 	cfg      source.Config
 	memory   mem.Mapping
@@ -53,28 +54,6 @@ type Source struct {
 
 // New returns a source that is not started.
 func New() *Source { return &Source{signal: defaultSignal, version: runtime.Version()} }
-
-// Name returns "native".
-func (*Source) Name() string { return "native" }
-
-// Objects returns for which waits this version of Go says what a goroutine waits for: one of the
-// values of tachyon.Session.Objects. farEndsUnknown is that of the session.
-func (n *Source) Objects() (known, farEndsUnknown string) {
-	l, err := goruntime.LayoutOf(n.version)
-	if err != nil {
-		return "", ""
-	}
-	if n.noPoll != nil {
-		farEndsUnknown = n.noPoll.Error()
-	}
-	if !l.Semaphores {
-		return tachyon.OnlyChannels, farEndsUnknown
-	}
-	return tachyon.AllObjects, farEndsUnknown
-}
-
-// CountsStops reports that samples say how often goroutines have stopped running.
-func (*Source) CountsStops() bool { return true }
 
 // busy is true while a source is started: the process has only one handler. It stays true while there is a remainder.
 var busy atomic.Bool
@@ -115,11 +94,18 @@ func (n *Source) newDrain(l *goruntime.Layout, cfg source.Config, out source.Out
 	return d
 }
 
-// Stats returns the counts so far.
-func (n *Source) Stats() tachyon.Counts {
+// Progress returns what files say of the source. This version of Go may say for channels only what a goroutine waits for.
+func (n *Source) Progress() tachyon.Progress {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.counts
+	p := tachyon.Progress{Source: "native", Objects: tachyon.OnlyChannels, Stops: true, Counts: n.counts}
+	if n.layout.Semaphores {
+		p.Objects = tachyon.AllObjects
+	}
+	if n.noPoll != nil {
+		p.FarEndsUnknown = n.noPoll.Error()
+	}
+	return p
 }
 
 // foundPolls is what findPoll has found. The program's next connections often have pollDescs beside those that are known.

@@ -99,9 +99,9 @@ func sessionWith(t testing.TB, cfg source.Config, r *recorder, f func()) (*recor
 	n.Stop()
 	r.torn, r.lacks = d.torn, d.lacks
 	testenv.OK(t, r.Err)
-	c := n.Stats()
+	c := n.Progress()
 	testenv.FailIf(t, c.TicksReached > c.TicksAsked, "%d of %d ticks", c.TicksReached, c.TicksAsked)
-	return r, n.Stats()
+	return r, n.Progress().Counts
 }
 
 // watch samples while f runs, and keeps no samples.

@@ -5,7 +5,6 @@ package native
 import (
 	"unsafe"
 
-	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
 )
 
@@ -60,61 +59,6 @@ func readNew(s *shared, n uint64) bool {
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.goroutines)), index+good)
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.listed)), s.listed+good)
 	return good == k
-}
-
-// readList reads the next k entries of the runtime's list, at most newAtOnce, into s.newGs, and the statuses of their goroutines
-// into s.newWords. The list has as many, and its length was read before. readList returns how many are complete.
-//
-// To append, the runtime makes room first, if it must, and stores the array's new address. Then it stores the
-// length, and the new entry last. The length was read before the address, so the array has as many entries if the address
-// is the same after it was read. An entry that is not stored yet is 0.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func readList(s *shared, k uint64) (good uint64) {
-	mem.Fence()
-	list, gs := uintptr(mem.Load64(s.allgs)), uintptr(unsafe.Pointer(&s.newGs))
-	s.newFrom[0] = [2]uint64{uint64(list) + s.listed*8, k * 8}
-	if copyList(s, gs, 1, k) != k {
-		return 0
-	}
-	mem.Fence()
-	if uintptr(mem.Load64(s.allgs)) != list {
-		return 0
-	}
-	n := uint64(0)
-	for ; n < k; n++ {
-		g := mem.Load64(gs + uintptr(n)*8)
-		if g < 4096 || g&7 != 0 {
-			break
-		}
-		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(n)*16, g+uint64(s.Off.GStatus))
-		mem.Store64(uintptr(unsafe.Pointer(&s.newFrom))+uintptr(n)*16+8, 8)
-	}
-	words := uintptr(unsafe.Pointer(&s.newWords))
-	n = copyList(s, words, n, n) // the others are not mapped
-	for good < n && mem.Load32(words+uintptr(good)*8)&^goruntime.GScan <= goruntime.GDeadExtra {
-		good++
-	}
-	return good
-}
-
-// copyList copies so many words from the first n places of s.newFrom, and returns how many it has copied.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func copyList(s *shared, to uintptr, n, words uint64) uint64 {
-	if n == 0 {
-		return 0
-	}
-	r := mem.Gather(s.pid, to, uintptr(words)*8, uintptr(unsafe.Pointer(&s.newFrom)), uintptr(n), uintptr(unsafe.Pointer(&s.newTo)))
-	if r > mem.ErrnoFloor {
-		s.unlisted = uint64(-r)
-		return 0
-	}
-	return uint64(r) / 8
 }
 
 // handOver makes ticks add new entries from now on. Goroutines of these have begun after the time now.

@@ -26,7 +26,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	if !busy.CompareAndSwap(false, true) && !takeOver() {
 		return errors.New("another native source is running")
 	}
-	n.cfg = cfg
+	n.cfg, n.layout = cfg, l
 	done := make(chan struct{})
 	own.Go(func() {
 		defer close(done)

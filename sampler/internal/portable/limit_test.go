@@ -53,16 +53,16 @@ func TestTooMany(t *testing.T) {
 	var blind time.Duration // at the first sample
 	r.onSample = func() {
 		if len(r.samples) == 0 {
-			blind = s.Stats().Blind
+			blind = s.Progress().Blind
 		}
 	}
 	err := s.Start(source.Config{Rate: 1000, Budget: 100, MaxPause: 10 * time.Millisecond, Start: time.Now(), Warn: func(err error) { warnings = append(warnings, err.Error()) }}, r)
 	testenv.OK(t, err)
-	waitFor(t, func() bool { return s.Stats().TicksRefused > 20 })
-	testenv.Prints(t, "stops, ticks, dropped", "0 0 0", testenv.Pauses()-before, s.Stats().TicksReached, s.Stats().Dropped)
-	testenv.Within(t, "blind", s.Stats().Blind, 1, time.Since(s.cfg.Start))
+	waitFor(t, func() bool { return s.Progress().TicksRefused > 20 })
+	testenv.Prints(t, "stops, ticks, dropped", "0 0 0", testenv.Pauses()-before, s.Progress().TicksReached, s.Progress().Dropped)
+	testenv.Within(t, "blind", s.Progress().Blind, 1, time.Since(s.cfg.Start))
 	end()
-	waitFor(t, func() bool { return s.Stats().TicksReached > 0 })
+	waitFor(t, func() bool { return s.Progress().TicksReached > 0 })
 	s.Stop()
 	// The samples of the first look stand for all the time before it. Later ticks can be refused too: for a
 	// moment of a garbage collection NumGoroutine counts all goroutines that have ended.
@@ -81,7 +81,7 @@ func TestRefused(t *testing.T) {
 	for range shrinkAfter {
 		testenv.Within(t, "cost of a tick that is refused", s.tick(1, false), 0, time.Second)
 	}
-	testenv.Prints(t, "refused, reached, length of the buffer", fmt.Sprint(shrinkAfter, " 0 0"), s.Stats().TicksRefused, s.Stats().TicksReached, cap(s.buf))
+	testenv.Prints(t, "refused, reached, length of the buffer", fmt.Sprint(shrinkAfter, " 0 0"), s.Progress().TicksRefused, s.Progress().TicksReached, cap(s.buf))
 }
 
 // TestProbe estimates looks at many goroutines from the depths of their stacks, with bytes that take 5 µs. A number

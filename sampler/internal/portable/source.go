@@ -90,9 +90,6 @@ type Source struct {
 // New returns a source that is not started.
 func New() *Source { return &Source{quit: make(chan struct{})} }
 
-// Name returns "portable".
-func (s *Source) Name() string { return "portable" }
-
 // Start begins to sample. It never fails.
 func (s *Source) Start(cfg source.Config, out source.Out) error {
 	s.cfg, s.out = cfg, out
@@ -116,8 +113,8 @@ func (*Source) Look() <-chan struct{} { return looked }
 
 var looked = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Stats returns the counts so far.
-func (s *Source) Stats() tachyon.Counts {
+// Progress returns what files say of the source.
+func (s *Source) Progress() tachyon.Progress {
 	now := time.Duration(s.stopped.Load())
 	if now == 0 {
 		now = time.Since(s.cfg.Start)
@@ -126,7 +123,7 @@ func (s *Source) Stats() tachyon.Counts {
 	if at := time.Duration(s.blindAt.Load()); at > 0 {
 		blind += max(now-at, 0)
 	}
-	return tachyon.Counts{
+	return tachyon.Progress{Source: "portable", Counts: tachyon.Counts{
 		// The first tick is at time 0.
 		TicksAsked:   1 + int64(float64(now-s.began)/float64(time.Second)*float64(s.cfg.Rate)),
 		TicksReached: s.ticks.Load(),
@@ -136,7 +133,7 @@ func (s *Source) Stats() tachyon.Counts {
 		TicksRefused: s.refused.Load(),
 		Blind:        blind,
 		ProcessCPU:   time.Duration(s.used.Load()),
-	}
+	}}
 }
 
 // run takes ticks until Stop. A panic here or in Out must not end the profiled program.

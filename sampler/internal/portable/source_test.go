@@ -26,7 +26,7 @@ func TestSession(t *testing.T) {
 		testenv.OK(t, s.Start(source.Config{Rate: 1000, Budget: 100, MaxPause: 10 * time.Millisecond, WaitFrames: true, Start: time.Now()}, r))
 		time.Sleep(length)
 		s.Stop()
-		st, n := s.Stats(), len(r.samples)
+		st, n := s.Progress(), len(r.samples)
 		testenv.FailIf(t, st.TicksAsked != 101 || st.TicksReached < 94 || st.TicksReached > 108 || st.Cost != time.Duration(st.TicksReached)*restart ||
 			st.Dropped != 0 || st.TicksRefused != 0 || int64(n) < 2*st.TicksReached, "%+v after %d samples", st, n)
 		last := make(map[uint64]time.Duration)
@@ -37,7 +37,7 @@ func TestSession(t *testing.T) {
 		}
 		testenv.Same(t, "the last look", last[self()], length)
 		time.Sleep(time.Second)
-		testenv.Same(t, "Stats after Stop", s.Stats(), st)
+		testenv.Same(t, "Progress after Stop", s.Progress(), st)
 		testenv.Same(t, "samples after Stop", len(r.samples), n)
 	})
 }

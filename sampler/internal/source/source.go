@@ -105,7 +105,7 @@ type Out interface {
 	Gone(goroutine uint64)
 	// Batch calls f once. In f the source passes on the samples of one pass.
 	Batch(f func())
-	// Counted says that Stats now counts all that was passed on. It is called after each Batch.
+	// Counted says that Progress now counts all that was passed on. It is called after each Batch.
 	Counted()
 	// Sample is called only within Batch. The sample is copied, its stack is not.
 	Sample(*Sample)
@@ -117,7 +117,6 @@ type Out interface {
 // Source is one way to see goroutines. The sampler calls Start once and Stop
 // once after it, from any goroutine.
 type Source interface {
-	Name() string // "native" or "portable"
 	// Start checks that the source works here and begins to sample. After an error nothing of
 	// the source is left running.
 	Start(Config, Out) error
@@ -129,7 +128,7 @@ type Source interface {
 	// closed before the Batch that has the last of these samples begins. It stays open if the source ends before. Look may be
 	// called at any time after Start.
 	Look() <-chan struct{}
-	// Stats returns the counts so far: ticks, lost samples and the cost. It may be called at
-	// any time after Start.
-	Stats() tachyon.Counts
+	// Progress returns what files say of the source: its name, native or portable, what it knows of waits and stops, and the counts so
+	// far: ticks, lost samples and the cost. It may be called at any time after Start.
+	Progress() tachyon.Progress
 }

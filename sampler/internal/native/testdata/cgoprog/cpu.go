@@ -120,7 +120,7 @@ func cpu() {
 	for _, d := range []time.Duration{w.inC - c, w.inGo - g, w.threads - threads, w.wrong} {
 		apart = max(apart, 100*math.Abs(float64(d))/float64(w.all))
 	}
-	stats := s.Stats()
+	stats := s.Progress()
 	fmt.Println(100*float64(max(least-w.all, w.all-most, 0))/float64(most), apart, 100*float64(stats.Torn)/float64(stats.TicksReached))
 }
 

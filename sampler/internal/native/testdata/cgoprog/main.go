@@ -133,7 +133,7 @@ func main() {
 	}
 	s.Stop()
 	C.stop()
-	fmt.Printf("%d in Go, %d in C, %d wrong of %d, %+v\n", c.inGo.Load(), c.inC.Load(), c.wrong, c.samples, s.Stats())
+	fmt.Printf("%d in Go, %d in C, %d wrong of %d, %+v\n", c.inGo.Load(), c.inC.Load(), c.wrong, c.samples, s.Progress())
 	if !enough() || c.wrong > 0 {
 		os.Exit(1)
 	}

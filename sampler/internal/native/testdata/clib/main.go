@@ -48,7 +48,7 @@ func GoStart() C.int {
 	if st.Source == "native" {
 		return 1
 	}
-	fmt.Fprintln(os.Stderr, "portable:", st.Reason)
+	fmt.Fprintln(os.Stderr, "portable:", st.SourceReason)
 	return 0
 }
 

@@ -149,9 +149,9 @@ func sampled(rate int, f func()) {
 	close(ch)
 	all.Wait()
 	if c.wrong > 0 {
-		fail("%d wrong of %d samples, %+v", c.wrong, c.samples, s.Stats())
+		fail("%d wrong of %d samples, %+v", c.wrong, c.samples, s.Progress())
 	}
-	fmt.Printf("%d samples, %+v\n", c.samples, s.Stats())
+	fmt.Printf("%d samples, %+v\n", c.samples, s.Progress())
 }
 
 // ownSignals sends signals of many kinds to its own process and thread, one after the other. Each must arrive

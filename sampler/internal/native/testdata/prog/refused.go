@@ -56,10 +56,10 @@ func fallsBack(call int, why string) {
 		fail("Stop: %v", err)
 	}
 	st := s.Stats()
-	if st.Source != "portable" || !strings.Contains(st.Reason, why) || k.samples == 0 {
-		fail("%s because %q, %d samples", st.Source, st.Reason, k.samples)
+	if st.Source != "portable" || !strings.Contains(st.SourceReason, why) || k.samples == 0 {
+		fail("%s because %q, %d samples", st.Source, st.SourceReason, k.samples)
 	}
-	fmt.Println(st.Source, "because", st.Reason)
+	fmt.Println(st.Source, "because", st.SourceReason)
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		_, _, maps2, goroutines2 := inventory()
 		if maps2 <= maps+12 && goroutines2 <= goroutines {
