@@ -30,7 +30,7 @@ const (
 	maxLabels     = 16   // of a goroutine; with more it counts as unlabelled
 	maxLabelBytes = 2048 // of all its keys and values
 	scratchWords  = 2*2*maxLabels + 8
-	newAtOnce     = 32                 // entries of runtime.allgs that a tick reads with one call of the kernel
+	newAtOnce     = 64                 // entries of runtime.allgs that a tick reads with one call of the kernel
 	maxObjects    = objects.MaxObjects // channels of a select that are read; those after them are left out
 	maxRecord     = headWords + 2*goruntime.MaxDepth + 1 + maxLabels + maxLabelBytes/8 + maxObjects
 	slotWords     = slotRecord + maxRecord + scratchWords
