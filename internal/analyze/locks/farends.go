@@ -51,6 +51,9 @@ func FarOfPackages(src *stream.Source, peers map[int32]string) map[string]string
 	far := map[string]string{}
 	stacks, frames := src.Stacks(), src.Frames()
 	for i := range stacks {
+		if i == 0 { // it has no frame
+			continue
+		}
 		object := stream.ObjectOf(&frames[stacks[i].Frame])
 		if object == 0 {
 			continue
