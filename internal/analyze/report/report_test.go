@@ -247,8 +247,9 @@ func TestFarEndRows(t *testing.T) {
 		sum += s.Wall
 	}
 	testenv.Same(t, "sum", sum, 2*all)
-	nothing := analyzetest.SamplesOf(t, stream.Options{}, analyzetest.Record(t).Finish(tachyon.Session{}))
-	testenv.Same(t, "far ends of a file without samples", len(locks.FarOfPackages(nothing.Source, nil)), 0)
+	nothing := analyzetest.SamplesOf(t, stream.Options{}, analyzetest.Record(t).Finish(tachyon.Session{})).Source
+	testenv.SameList(t, "samples", slices.Collect(testenv.All(t, nothing.Samples())), nil)
+	testenv.Same(t, "far ends of a file without samples", len(locks.FarOfPackages(nothing, nil)), 0)
 }
 
 // TestIsPeer asks for far ends in all the ways that are accepted, and for others.
