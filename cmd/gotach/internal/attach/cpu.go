@@ -96,7 +96,7 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 		h.stack = r.stackAt(func() []Frame { return append(first, r.program.funcs.frames(c.pcs)...) }).ids
 	}
 	switch k := h.k; {
-	case k != nil && k.own:
+	case k != nil && k.own, strings.HasPrefix(c.root, "github.com/gotach/profiler/sampler/"): // the latter handles its signals, and takes its ticks
 		h = hit{row: rows.Profiler, debt: debt{cpu: x.cpu}}
 	case k == nil && c.root == "runtime.goexit":
 		h.row = rows.Unknown

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/goruntime"
+	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
@@ -257,7 +258,8 @@ func TestInterruptedPrologue(t *testing.T) {
 	}
 }
 
-// CPU time in a system call is shown below the state that the goroutine has meanwhile, as a program's own profile shows it.
+// CPU time in a system call is shown below the state that the goroutine has meanwhile, as a program's own profile shows it. That of the signals
+// of the program's own session is the profiler's.
 func TestInterruptedCall(t *testing.T) {
 	notEmulated(t)
 	r, _ := scriptedRecorder(t, newScripted(), Options{Interval: time.Millisecond})
@@ -265,10 +267,13 @@ func TestInterruptedCall(t *testing.T) {
 	r.program.funcs = testenv.Must(Open(t.Context(), os.Getpid())).program.funcs
 	r.byG[theG] = &known{}
 	f := &r.program.funcs
+	pc := entry(t, f, "syscall.Syscall6") + 8
 	for _, kernel := range []bool{true, false} {
-		pc := entry(t, f, "syscall.Syscall6") + 8
 		r.interrupted(&thread{}, &interrupt{cpu: time.Millisecond, sp: 1 << 20, g: theG, pc: pc, chain: []uint64{pc, entry(t, f, "syscall.Syscall") + 8}, kernel: kernel})
 		first, status := r.stacks[string(r.key)].first, r.hits[len(r.hits)-1].status
 		testenv.FailIf(t, (first == "[syscall]") != kernel || (status == tachyon.Unknown) != kernel, "in the kernel: %v; below %q, status %v", kernel, first, status)
 	}
+	f.cache[pc+1] = &place{name: "github.com/gotach/profiler/sampler/internal/native.sigtramp", top: true, ok: true}
+	r.interrupted(&thread{}, &interrupt{cpu: time.Millisecond, sp: 1 << 20, g: theG, pc: pc})
+	testenv.Same(t, "row of the session's signals", r.hits[len(r.hits)-1].row, rows.Profiler)
 }
