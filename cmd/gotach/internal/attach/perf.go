@@ -54,17 +54,18 @@ type interrupt struct {
 const (
 	ringPages  = 4
 	stackBytes = 1024 // of an interrupted thread's stack
-	// perfPeriod is the CPU time between two samples of a thread. The sampler inside a program has the same, because of its kernel. Each sample
-	// interrupts the program for some 30 µs on a virtual machine: at 1 ms that were 3 % of its time, and no figure was more exact.
-	perfPeriod = 4 * time.Millisecond
-	relist     = 100 * time.Millisecond // how often threads are listed although their number is the same
+	// The CPU time between two samples of a thread is that between two ticks, within these bounds. The sampler inside a program has the lower one, because of
+	// its kernel. Each sample interrupts the program for some 30 µs on a virtual machine: at 1 ms that were 3 % of its time, and no figure was more exact. Each time
+	// that the kernel switches to the thread, it sets a timer for the next sample. The shorter the period, the more often that has to go to the hardware.
+	leastPeriod, mostPeriod = 4 * time.Millisecond, 10 * time.Millisecond
+	relist                  = 100 * time.Millisecond // how often threads are listed although their number is the same
 )
 
-// openPerf begins to sample the threads of a process. Its error says that this is not allowed, or not possible.
-func openPerf(pid int) (*perf, error) {
-	p := &perf{pid: pid, period: perfPeriod, threads: map[int]*thread{}, inKernel: true}
+// openPerf begins to sample the threads of a process that is looked at at an interval. Its error says that this is not allowed, or not possible.
+func openPerf(pid int, interval time.Duration) (*perf, error) {
+	p := &perf{pid: pid, period: min(max(interval, leastPeriod), mostPeriod), threads: map[int]*thread{}, inKernel: true}
 	p.attr = unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Sample: uint64(perfPeriod),
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Sample: uint64(p.period),
 		Sample_type:      unix.PERF_SAMPLE_READ | unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
 		Bits:             unix.PerfBitExcludeCallchainKernel | unix.PerfBitExcludeHv,
 		Sample_regs_user: registers, Sample_stack_user: stackBytes,

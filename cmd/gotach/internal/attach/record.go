@@ -87,7 +87,7 @@ func (p *Process) Record(ctx context.Context, path string, o Options) (*Recordin
 	var err error
 	if o.noPerf {
 		r.NoPerf = deniedPerf(unix.EACCES)
-	} else if r.perf, err = openPerf(p.PID); err == nil {
+	} else if r.perf, err = openPerf(p.PID, o.Interval); err == nil {
 		defer r.perf.close()
 	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		r.NoPerf = deniedPerf(err)
@@ -148,9 +148,7 @@ func (r *recorder) tick(end bool) error {
 		return r.ended(err)
 	}
 	if grown || r.list == nil {
-		due := make([]time.Duration, len(r.gs))
-		list := make([]*known, len(r.gs))
-		spans := make([]span, len(r.gs))
+		due, list, spans := make([]time.Duration, len(r.gs)), make([]*known, len(r.gs)), make([]span, len(r.gs))
 		for i, g := range r.gs {
 			k := r.byG[g]
 			if k == nil {

@@ -277,3 +277,13 @@ func TestInterruptedCall(t *testing.T) {
 	r.interrupted(&thread{}, &interrupt{cpu: time.Millisecond, sp: 1 << 20, g: theG, pc: pc})
 	testenv.Same(t, "row of the session's signals", r.hits[len(r.hits)-1].row, rows.Profiler)
 }
+
+// A thread is sampled as often as there are ticks, within bounds.
+func TestPeriod(t *testing.T) {
+	for interval, want := range map[time.Duration]time.Duration{0: leastPeriod, 7 * time.Millisecond: 7 * time.Millisecond, time.Second: mostPeriod} {
+		if p, err := openPerf(os.Getpid(), interval); err == nil { // the kernel allows it
+			testenv.Prints(t, interval, fmt.Sprint(want, " ", want), p.period, time.Duration(p.attr.Sample))
+			p.close()
+		}
+	}
+}
