@@ -64,7 +64,8 @@ func TestManyProcesses(t *testing.T) {
 	testenv.FailIf(t, !strings.Contains(errs.String(), "5 of 45 files could not be read as a whole"), "%v", errs.String())
 }
 
-// With --children, the Go programs that a command starts have files of their own, also if the command is a script.
+// With --children, the Go programs that a command starts have files of their own, also if the command is a script. Without it, a script is recorded
+// from when it runs a Go program in its place.
 func TestRecordChildren(t *testing.T) {
 	testenv.Long(t)
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
@@ -80,9 +81,10 @@ func TestRecordChildren(t *testing.T) {
 		{[]string{app}, 1, 2},
 		{[]string{"sh", "-c", `"$0"; exit 7`, app}, 0, 3},
 		{[]string{"sh", "-c", `exec "$0"`, app}, 1, 2},
+		{[]string{"sh", "-c", `"$0" </dev/null; exec "$0"`, app}, 1, 0},
 	} {
 		dir := t.TempDir()
-		cmd := testCommand(t, "gotach", append([]string{"record", "--children", "-o", filepath.Join(dir, "x.tach"), "--"}, c.command...)...)
+		cmd := testCommand(t, "gotach", append([]string{"record", fmt.Sprint("--children=", c.others > 0), "-o", filepath.Join(dir, "x.tach"), "--"}, c.command...)...)
 		in := testenv.Must(cmd.StdinPipe())
 		var said bytes.Buffer
 		cmd.Stderr = &said

@@ -94,7 +94,7 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 					return err
 				}
 			}
-			p, err := attach.Open(e.ctx, pid)
+			p, err := e.open(e.ctx, pid)
 			if err != nil {
 				return err
 			}
@@ -203,7 +203,7 @@ func (e *env) recordCommand(args []string, out string, d time.Duration, children
 	}()
 	if children {
 		err = e.recordChildren(ctx, cmd.Process.Pid, out, o)
-	} else if p, err = attach.Open(ctx, cmd.Process.Pid); err == nil {
+	} else if p, err = e.openCommand(ctx, cmd.Process.Pid); err == nil {
 		err = e.record(ctx, p, out, e.stderr, o)
 	}
 	if err != nil {
@@ -220,6 +220,40 @@ func (e *env) recordCommand(args []string, out string, d time.Duration, children
 		return fmt.Errorf("record: %w", werr)
 	}
 	return nil
+}
+
+// open opens a process, and warns if it has a library that is not read.
+func (e *env) open(ctx context.Context, pid int) (*attach.Process, error) {
+	p, err := attach.Open(ctx, pid)
+	if err == nil && p.Second != "" {
+		e.warn(fmt.Errorf("process %d (%s) has more than one library of Go: %s is not read", pid, p.Name, p.Second))
+	}
+	return p, err
+}
+
+// openCommand opens a command. As long as it is no Go program, it may become one, or load a library of Go: openCommand looks until ctx ends, and
+// uses a twentieth of a core.
+func (e *env) openCommand(ctx context.Context, pid int) (*attach.Process, error) {
+	warn := time.After(5 * time.Second)
+	for no := error(nil); ; {
+		began := time.Now()
+		p, err := e.open(ctx, pid)
+		switch {
+		case errors.Is(err, attach.ErrNotGo):
+			no = err
+		case err == nil || no == nil:
+			return p, err
+		default: // it has ended
+			return nil, no
+		}
+		select {
+		case <-ctx.Done():
+			return nil, no
+		case <-warn:
+			e.warn(fmt.Errorf("record: %w; as long as it runs, gotach looks whether it becomes one or loads a library of Go", no))
+		case <-time.After(20 * time.Since(began)):
+		}
+	}
 }
 
 // processNamed returns the one process whose executable has a name. This process does not count.

@@ -12,7 +12,7 @@ import (
 
 // stacksNow prints what the goroutines of a process do now.
 func (e *env) stacksNow(pid int, grouped, asJSON bool) error {
-	p, err := attach.Open(e.ctx, pid)
+	p, err := e.open(e.ctx, pid)
 	if err != nil {
 		return err
 	}

@@ -180,9 +180,8 @@ func (p *Process) notes(f *elf.File) (auxv, list []byte, err error) {
 			b = b[min(from+(size+3)&^3, uint64(len(b))):]
 			switch {
 			case kind == prStatus && len(note) >= coreRegisters+coreSize*8:
-				tid := le.Uint32(note[tidAt:])
 				reg := func(i int) uint64 { return le.Uint64(note[coreRegisters+i*8:]) }
-				p.threads[uint64(tid)] = regs{sp: reg(coreSP), pc: reg(corePC), lr: reg(coreLR)}
+				p.threads[uint64(le.Uint32(note[tidAt:]))] = regs{sp: reg(coreSP), pc: reg(corePC), lr: reg(coreLR)}
 			case kind == prInfo && len(note) >= pidAt+4:
 				p.PID = int(le.Uint32(note[pidAt:]))
 			case kind == auxiliary:
@@ -200,15 +199,11 @@ const coreRegisters = 112
 
 // fileAt returns the file that an address is mapped from, given the list of a core, "" if it is not known.
 func fileAt(list []byte, addr uint64) string {
-	if len(list) < 16 {
+	if len(list) < 16 || le.Uint64(list) > uint64(len(list)-16)/24 {
 		return ""
 	}
-	count, b := le.Uint64(list), list[16:]
-	if count > uint64(len(b))/24 {
-		return ""
-	}
-	names := b[count*24:]
-	for b = b[:count*24]; len(b) > 0; b = b[24:] {
+	names := list[16+le.Uint64(list)*24:]
+	for b := list[16 : len(list)-len(names)]; len(b) > 0; b = b[24:] {
 		name, rest, _ := bytes.Cut(names, []byte{0})
 		if addr >= le.Uint64(b) && addr < le.Uint64(b[8:]) {
 			return string(name)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
@@ -128,12 +127,6 @@ func TestStopped(t *testing.T) {
 func TestOpenEarly(t *testing.T) {
 	program := build(t, "", "-ldflags=-s -w")
 	for range testenv.Times(2, 100) {
-		cmd := exec.Command(program)
-		in := testenv.Must(cmd.StdinPipe())
-		testenv.OK(t, cmd.Start())
-		_, err := Open(t.Context(), cmd.Process.Pid)
-		testenv.OK(t, in.Close())
-		testenv.OK(t, cmd.Wait())
-		testenv.OK(t, err)
+		_ = testenv.Must(Open(t.Context(), launch(t, nil, program).pid))
 	}
 }

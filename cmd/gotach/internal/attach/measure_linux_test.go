@@ -101,10 +101,7 @@ func TestMeasureCPU(t *testing.T) {
 		src := samples(f)
 		for s := range testenv.All(t, src.Samples()) {
 			if s.CPU() > 0 {
-				var names []string
-				for _, id := range src.AppendStack(nil, s.Stack) {
-					names = append(names, src.Frames()[id].Func)
-				}
+				names := callsOf(src, s)
 				if names[0] == "[syscall]" {
 					names = names[1:]
 				}

@@ -1,11 +1,15 @@
 package attach
 
 import (
+	"errors"
 	"time"
 
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/tachyon"
 )
+
+// ErrNotGo says that a process runs something else.
+var ErrNotGo = errors.New("it is no Go program, or one that was packed")
 
 // Options say how to record.
 type Options struct {

@@ -12,8 +12,8 @@ import (
 
 // A Process is one that runs a Go program.
 type Process struct {
-	PID  int
-	Name string
+	PID          int
+	Name, Second string
 }
 
 // Open returns an error.

@@ -55,19 +55,13 @@ func TestPeerChannels(t *testing.T) {
 		t.Run(v, func(t *testing.T) {
 			byDay(t, v)
 			t.Parallel()
-			cmd := exec.Command(buildOf(t, "channels", v, "-ldflags=-s -w"))
-			in, out := testenv.Must(cmd.StdinPipe()), testenv.Must(cmd.StdoutPipe())
-			testenv.OK(t, cmd.Start())
-			defer func() {
-				testenv.OK(t, in.Close())
-				testenv.OK(t, cmd.Wait())
-			}()
+			x := launch(t, nil, buildOf(t, "channels", v, "-ldflags=-s -w"))
 			var want []string
-			for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != ""; {
+			for lines := bufio.NewScanner(x.out); lines.Scan() && lines.Text() != ""; {
 				want = append(want, lines.Text())
 			}
 			path := filepath.Join(t.TempDir(), "x.tach")
-			recordTo(t, &target{pid: cmd.Process.Pid}, path, 500, func(stop func()) { stop() })
+			recordTo(t, x, path, 500, func(stop func()) { stop() })
 			l, _ := testenv.Must2(layoutOf(v))
 			got := channelsIn(t, path, !l.Semaphores)
 			testenv.SameList(t, "it waits for", got, slices.Sorted(slices.Values(want)))
@@ -212,6 +206,10 @@ func TestPeerUsers(t *testing.T) {
 	} {
 		testenv.Has(t, "another user's process", ask(startAs(t, c.attr, program, c.args...).pid), c.want)
 	}
+	sleep := copied("/bin/sleep", "sleep", 0o755)
+	x := launch(t, nobody, sleep, "60")
+	testenv.OK(t, os.Remove(sleep))
+	testenv.Has(t, "what was deleted", ask(x.pid), "(sleep): it is no Go program, or one that was packed; only root may read what was deleted or replaced on disk, as "+sleep+" was")
 }
 
 // Recording only reads: the program gets no signal of others and opens no file, and gotach traces, signals and writes to nothing of it.
@@ -267,7 +265,8 @@ func TestPeerNamespaces(t *testing.T) {
 	check("from a container beside", beside, 1)
 }
 
-// A library of Go in a program of C says of itself what is read of it, and so does a plugin, also one that is loaded after the program was opened.
+// A library of Go in a program of C says of itself what is read of it, and so does a plugin, also one that is loaded after the program was opened. Root
+// reads the library after it was deleted too. A second one is not read, and named.
 func TestPeerLibraries(t *testing.T) {
 	gcc := testenv.Command(t, "gcc", "apt-get install gcc")
 	for _, mode := range []string{"c-shared", "c-archive", "plugin"} {
@@ -284,28 +283,29 @@ func TestPeerLibraries(t *testing.T) {
 				testenv.Must(fmt.Fprintln(x.in))
 				compareBy(t, p, x.waits(t))
 			} else {
-				args := []string{"-o", loader, "testdata/c/loader.c", "-ldl"}
+				args, second := []string{"-o", loader, "testdata/c/loader.c", "-ldl"}, ""
 				if mode == "c-archive" {
 					args = append(args, "-DRUN", library, "-lpthread", "-s")
+				} else {
+					second = filepath.Join(dir, "second")
+					testenv.OK(t, os.WriteFile(second, testenv.Must(os.ReadFile(library)), 0o755))
 				}
 				testenv.Run(t, exec.Command(gcc, args...))
-				x = start(t, loader, library)
+				x = start(t, loader, library, second)
+				if os.Geteuid() == 0 {
+					testenv.OK(t, os.Remove(library))
+				}
+				testenv.Same(t, "the second library", testenv.Must(Open(t.Context(), x.pid)).Second, second)
 			}
 			compare(t, x)
 			r, f := record(t, x, 50, func(stop func()) { stop() })
 			src, deep := samples(f), map[uint64]bool{}
 			for s := range testenv.All(t, src.Samples()) {
-				for _, id := range src.AppendStack(nil, s.Stack) {
-					deep[s.Goroutine] = deep[s.Goroutine] || strings.HasSuffix(src.Frames()[id].Func, ".deep")
+				if slices.ContainsFunc(callsOf(src, s), func(name string) bool { return strings.HasSuffix(name, ".deep") }) {
+					deep[s.Goroutine] = true
 				}
 			}
-			n := 0
-			for _, yes := range deep {
-				if yes {
-					n++
-				}
-			}
-			testenv.FailIf(t, n != 40 || r.Torn > 0, "%d goroutines of 40, %d torn", n, r.Torn)
+			testenv.FailIf(t, len(deep) != 40 || r.Torn > 0, "%d goroutines of 40, %d torn", len(deep), r.Torn)
 		})
 	}
 }

@@ -21,8 +21,9 @@ import (
 
 // A Process is one that runs a Go program.
 type Process struct {
-	PID  int
-	Name string // of its executable
+	PID    int
+	Name   string // of its executable
+	Second string // the path of a second library of Go in it, which is not read; "": there is none
 	memory
 	program *program
 	gs      []uint64        // addresses of all goroutines that the runtime ever made, ascending; it never frees one
@@ -56,8 +57,8 @@ func open(pid int) (*Process, error) {
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err == nil {
 		p.Name = strings.TrimSuffix(filepath.Base(name), " (deleted)")
-		if p.program, err = p.memory.ofProcess(name); errors.Is(err, errNotGo) {
-			p.program, err = p.memory.ofLibrary()
+		if p.program, err = p.memory.ofProcess(name); errors.Is(err, ErrNotGo) {
+			p.program, err = p.ofLibrary()
 		}
 	}
 	switch {
@@ -92,35 +93,41 @@ func (m *memory) ofProcess(name string) (*program, error) {
 	return m.load(file, name, 0, entry)
 }
 
-// ofLibrary reads the Go program in a shared library of a process, the first one of several. The library may be in another mount namespace, but not deleted.
-func (m *memory) ofLibrary() (*program, error) {
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", m.pid))
+// ofLibrary reads the Go program in a shared library of a process, the first one of several. The library may be in another mount namespace. Only
+// root may open one that was deleted or replaced on disk since it was loaded.
+func (p *Process) ofLibrary() (found *program, err error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID))
 	if err != nil {
 		return nil, err
 	}
+	err = ErrNotGo
 	for line := range strings.Lines(string(maps)) {
 		f := strings.Fields(line) // lo-hi rights offset device inode path
 		_, path, named := strings.Cut(strings.TrimSpace(line), "/")
-		if !named || strings.Trim(f[2], "0") != "" {
+		if !named || strings.Trim(f[2], "0") != "" || !strings.HasSuffix(f[1], "p") {
 			continue
 		}
-		path = "/" + path
-		file, fi, err := files.Open(fmt.Sprintf("/proc/%d/root%s", m.pid, path))
-		if err != nil {
-			continue
+		file, fi, failed := files.Open(fmt.Sprintf("/proc/%d/map_files/%s", p.PID, f[0]))
+		if failed != nil {
+			file, fi, failed = files.Open(fmt.Sprintf("/proc/%d/root/%s", p.PID, path))
 		}
-		lo, _, _ := strings.Cut(f[0], "-")
-		base, err := strconv.ParseUint(lo, 16, 64)
-		var p *program
-		if st, ok := fi.Sys().(*syscall.Stat_t); ok && err == nil && strconv.FormatUint(st.Ino, 10) == f[4] {
-			p, err = m.load(file, path, base, 0)
+		switch {
+		case failed == nil && fmt.Sprint(fi.Sys().(*syscall.Stat_t).Ino) == f[4]:
+			var base uint64
+			_, _ = fmt.Sscanf(line, "%x", &base)
+			switch q, failed := p.load(file, "/"+path, base, 0); {
+			case errors.Is(failed, ErrNotGo):
+			case found != nil:
+				p.Second = "/" + path
+			default:
+				found, err = q, failed
+			}
+		case err == ErrNotGo:
+			err = fmt.Errorf("%w; only root may read what was deleted or replaced on disk, as /%s was", err, strings.TrimSuffix(path, " (deleted)"))
 		}
 		file.Close()
-		if p != nil || err != nil && !errors.Is(err, errNotGo) {
-			return p, err
-		}
 	}
-	return nil, errNotGo
+	return found, err
 }
 
 // denied returns an error that says why a process may not be read, and what helps. err is the kernel's answer.
@@ -130,7 +137,6 @@ func denied(pid int, err error) error {
 	own, _ := os.ReadFile("/proc/self/status")
 	_, itself := unix.ProcessVMReadv(os.Getpid(), nil, nil, 0)
 	caps, _ := strconv.ParseUint(statusField(own, "CapEff"), 16, 64)
-	mayTrace := caps>>unix.CAP_SYS_PTRACE&1 != 0
 	yama := setting("yama/ptrace_scope")
 	uid, me := statusField(status, "Uid"), os.Geteuid()
 	var maps unix.Stat_t // the kernel has given it to root if dumpable is 0
@@ -144,7 +150,7 @@ func denied(pid int, err error) error {
 			name = u.Username
 		}
 		return fmt.Errorf("%s: it is one of user %s; run gotach as that user, or with sudo", what, name)
-	case mayTrace:
+	case caps>>unix.CAP_SYS_PTRACE&1 != 0:
 		return fmt.Errorf("%s, although this process has CAP_SYS_PTRACE (%w): is it in another user namespace? Run gotach in it, or outside of both", what, err)
 	case me == 0:
 		return fmt.Errorf("%s: root here has no CAP_SYS_PTRACE; in a container: docker run --cap-add SYS_PTRACE, or kubectl debug --profile=general", what)

@@ -36,9 +36,6 @@ type program struct {
 	build  string   // its build ID
 }
 
-// errNotGo says that a process runs something else.
-var errNotGo = errors.New("it is no Go program, or one that was packed")
-
 // errEarly says that the runtime's variables are not there, as before it has begun.
 var errEarly = errors.New("its list of goroutines was not found in its memory")
 
@@ -47,7 +44,7 @@ var errEarly = errors.New("its list of goroutines was not found in its memory")
 func (m *memory) load(file *os.File, name string, base, entry uint64) (*program, error) {
 	f, err := elf.NewFile(file)
 	if err != nil {
-		return nil, errNotGo
+		return nil, ErrNotGo
 	}
 	p := &program{path: name, file: file.Name(), build: session.BuildID(file)}
 	bias := base // the address of link-time address 0
@@ -55,7 +52,7 @@ func (m *memory) load(file *os.File, name string, base, entry uint64) (*program,
 		bias = entry - f.Entry
 	}
 	if p.info, err = buildinfo.Read(file); err != nil {
-		return nil, errNotGo
+		return nil, ErrNotGo
 	}
 	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]; f.Machine != want {
 		return nil, fmt.Errorf("it is a program for %v, and this gotach is for %s", f.Machine, runtime.GOARCH)
@@ -74,7 +71,7 @@ func (m *memory) load(file *os.File, name string, base, entry uint64) (*program,
 	}
 	table := cmp.Or(f.Section(".gopclntab"), f.Section(".data.rel.ro.gopclntab"))
 	if table == nil {
-		return nil, errNotGo
+		return nil, ErrNotGo
 	}
 	p.funcs = functions{mem: m, layout: p.layout, minor: p.minor, cache: map[uint64]*place{}}
 	variables, err := m.findModule(p, data, table.Addr+bias)

@@ -59,6 +59,14 @@ func samples(f *reader.Reader) *stream.Source {
 	return testenv.Must(stream.New([]stream.File{{Stream: f}}, stream.Options{}))
 }
 
+// callsOf returns the functions of a sample, innermost first.
+func callsOf(src *stream.Source, s *stream.Sample) (names []string) {
+	for _, id := range src.AppendStack(nil, s.Stack) {
+		names = append(names, src.Frames()[id].Func)
+	}
+	return names
+}
+
 // withObjects are the samples of a file and the objects that goroutines waited for.
 func withObjects(t *testing.T, path string) (*stream.Source, map[int32]tachyon.Object) {
 	f := testenv.Closes(t, testenv.Must(reader.Open(path)))
@@ -86,23 +94,20 @@ func wallOf(t *testing.T, paths ...string) (sums map[string]time.Duration, n int
 func TestProcs(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "3")
 	program := build(t, "", "-ldflags=-s -w")
-	testProcs(t, start(t, program), 3)
-	testProcs(t, start(t, program, "one"), 1)
-}
-
-func testProcs(t *testing.T, x *target, procs int) {
-	var all, one unix.CPUSet
-	testenv.OK(t, unix.SchedGetaffinity(x.pid, &all))
-	for i := range 1 << 10 {
-		if all.IsSet(i) {
-			one.Set(i)
-			break
+	for procs, args := range map[int][]string{3: nil, 1: {"one"}} {
+		x := start(t, program, args...)
+		var all, one unix.CPUSet
+		testenv.OK(t, unix.SchedGetaffinity(x.pid, &all))
+		for i := 0; one.Count() == 0; i++ {
+			if all.IsSet(i) {
+				one.Set(i)
+			}
 		}
+		testenv.OK(t, unix.SchedSetaffinity(x.pid, &one))
+		_, f := record(t, x, 5, func(stop func()) { stop() })
+		s := testenv.Must(f.Metadata()).Session
+		testenv.FailIf(t, s.GOMAXPROCS != procs || s.CPUs <= 0 || s.CPUs > 1, "GOMAXPROCS %d, want %d; %v CPUs", s.GOMAXPROCS, procs, s.CPUs)
 	}
-	testenv.OK(t, unix.SchedSetaffinity(x.pid, &one))
-	_, f := record(t, x, 5, func(stop func()) { stop() })
-	s := testenv.Must(f.Metadata()).Session
-	testenv.FailIf(t, s.GOMAXPROCS != procs || s.CPUs <= 0 || s.CPUs > 1, "GOMAXPROCS %d, want %d; %v CPUs", s.GOMAXPROCS, procs, s.CPUs)
 }
 
 func testRecord(t *testing.T, program string, noPerf ...bool) {
@@ -112,9 +117,12 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 	after := x.stack(t)
 	testenv.OK(t, r.Ended)
 	m := testenv.Must(f.Metadata())
-	known := map[uint64]tachyon.Goroutine{}
+	known, labelled := map[uint64]tachyon.Goroutine{}, 0
 	for _, g := range m.Goroutines {
 		known[g.ID] = g
+		if len(g.Labels) > 0 && reflect.DeepEqual(g.Labels[0].Labels, map[string]string{"tenant": "a", "kind": "test"}) {
+			labelled++
+		}
 	}
 	d := m.Session
 	testenv.FailIf(t, d.Source != sourceName || d.PID != x.pid || d.GoVersion == "" || d.TicksReached < 200 || d.Duration != r.Duration || d.ProcessCPU == 0, "session %+v", d)
@@ -167,12 +175,6 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 	} else if off := on - m.Session.ProcessCPU; off.Abs() > time.Duration(n)*time.Microsecond+m.Session.ProcessCPU/50 || calls["main.burn"] == 0 {
 		t.Errorf("CPU time %v of %v: %v", on, m.Session.ProcessCPU, calls)
 	}
-	labelled := 0
-	for _, g := range known {
-		if len(g.Labels) > 0 && reflect.DeepEqual(g.Labels[0].Labels, map[string]string{"tenant": "a", "kind": "test"}) {
-			labelled++
-		}
-	}
 	testenv.Same(t, "goroutines with the labels", labelled, 1)
 }
 
@@ -189,17 +191,11 @@ func testInvariant(t *testing.T, program string) {
 	src := samples(f)
 	n, deep := 0, 0
 	for s := range testenv.All(t, src.Samples()) {
-		var names []string
-		for _, id := range src.AppendStack(nil, s.Stack) {
-			names = append(names, src.Frames()[id].Func)
-		}
+		names := append(callsOf(src, s), "")
 		n++
-		for i, name := range names {
+		for i, name := range names[:len(names)-1] {
 			name, ours := strings.CutPrefix(name, "main.")
-			caller := ""
-			if i+1 < len(names) {
-				caller = strings.TrimPrefix(names[i+1], "main.")
-			}
+			caller := strings.TrimPrefix(names[i+1], "main.")
 			switch want, isCall := callers[name]; {
 			case !ours || name == "tip" && (callers[caller] != ""):
 			case name == "tip", isCall && caller != want && (caller != "chains" || name != "a" && name != "x"):
