@@ -43,7 +43,7 @@ func TestMeasureCauses(t *testing.T) {
 	build.Dir, build.Env = "../../../bench/e2e/testdata/peers", append(os.Environ(), "GOWORK=off") // a module that is not in the workspace
 	testenv.Run(t, build)
 	measure.AtMost(t, "time with a wrong cause, of the kind of answer that has the most of it", "%", 5, func() float64 {
-		all := map[string]*causeSums{}
+		all := map[string]causeSums{}
 		for kind := range causesPlanted {
 			path := filepath.Join(dir, kind+".tach")
 			testenv.Run(t, exec.Command(bin, kind, "2s", path))
@@ -58,8 +58,8 @@ func TestMeasureCauses(t *testing.T) {
 		worst := 0.0
 		for role, sum := range all {
 			t.Logf("%-60s %v", role, sum)
-			if given := sum.right + sum.wrong; given > 0 {
-				worst = max(worst, 100*float64(sum.wrong)/float64(given))
+			if given := sum[0] + sum[1]; given > 0 {
+				worst = max(worst, 100*float64(sum[1])/float64(given))
 			}
 		}
 		return worst

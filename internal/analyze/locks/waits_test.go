@@ -293,7 +293,6 @@ func TestHoldersOfLibraries(t *testing.T) {
 		return tachyon.Frame{File: "/root/go/pkg/mod/example.org/x@v1.0.0/x.go", Func: name, Line: 9}
 	}
 	for _, c := range []struct{ wait, has, one string }{
-		{"github.com/panjf2000/ants/v2.(*poolCommon).retrieveWorker", "github.com/panjf2000/ants/v2.(*goWorker).run.func1", "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"},
 		{"github.com/valyala/fasthttp.(*HostClient).AcquireConn", "github.com/valyala/fasthttp.(*Response).ReadLimitBody", "github.com/valyala/fasthttp.(*HostClient).connsCleaner"},
 		{"github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", "github.com/redis/go-redis/v9/internal/pool.(*Conn).WithReader", ""},
 		{"github.com/redis/go-redis/v9/internal.(*FastSemaphore).Acquire", "github.com/redis/go-redis/v9.(*Client).Watch", ""},

@@ -22,6 +22,7 @@ import (
 // kinds start goroutines, which end when the channel is closed or never.
 var kinds = map[string]func(stop <-chan struct{}){
 	"consumers": consumers, "answers": answers, "children": children, "places": places, "sqlpool": sqlPool, "transport": transport, "handlers": handlers,
+	"pgxpool": pgxPools, "redis": redisPools, "workers": workers, "clients": clients,
 }
 
 func main() {
