@@ -89,17 +89,19 @@ sync.WaitGroup group 0*0  [0]: 10ms (0s by site), 2 of 1, at most 9ms; 1 at main
 `)
 }
 
-// Without source, objects in the heap are named after functions.
+// Without source, objects in the heap are named after functions, or after what a library is known to wait for.
 func TestLockNamesWithoutSource(t *testing.T) {
 	r := analyzetest.Record(t)
 	stack := append(analyzetest.WaitFor("sync.Mutex.Lock", 1), analyzetest.Place("example.com/app/store.(*cache[go.shape.int]).get", 4))
 	r.Add(1, 1000, 0, stack...)
 	r.Add(1, 2000, 0, append(analyzetest.WaitFor("select", 7), analyzetest.Place("main.loop", 4))...)
 	r.Add(2, 2000, 0, append(analyzetest.WaitFor("chan send", 5), analyzetest.Place("main.send", 4))...)
+	r.Add(3, 1000, 0, append(analyzetest.WaitFor("select", 0), analyzetest.Place("golang.org/x/sync/semaphore.(*Weighted).Acquire", 4))...)
 	l := locksOf(r, Options{Source: readLockSource}, tachyon.Object{Number: 1, Kind: tachyon.ObjectMutex, Addr: 0xc000010000},
 		tachyon.Object{Number: 7, Kind: tachyon.ObjectSelect, Members: []int32{5, 6}})
 	testenv.Same(t, "locks", text(l), `
 sync.Mutex Mutex in store.(*cache[go.shape.int]).get 1*0 0xc000010000 [0]: 1ms (0s by site), 1 of 1, at most 1ms; 1 at example.com/app/store.(*cache[go.shape.int]).get:4 sync.Mutex.Lock 1 1ms
+select a place in semaphore.Weighted 0*0  [0]: 1ms (0s by site), 1 of 1, at most 1ms; 1 at golang.org/x/sync/semaphore.(*Weighted).Acquire:4 select 1 1ms
 chan channel in main.send 5*0  [0]: 1ms (0s by site), 1 of 1, at most 1ms; 1 at main.send:4 chan send 1 1ms
 select select of channel in main.send, channel 6 7*0  [0]: 1ms (0s by site), 1 of 1, at most 1ms; 1 at main.loop:4 select 1 1ms
 `)

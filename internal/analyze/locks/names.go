@@ -10,13 +10,16 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// name names an object after the variable in which it is, else after the source text of its most
+// name names an object after what its most frequent site is known to wait for, else after the variable in which it is, else after the source text of its most
 // frequent site, else after the function of that site.
 func (l *Sums) name(key int32, sums *objectSums) string {
 	o := l.objects[key]
 	site := sums.main()
 	text := ""
 	if site != nil {
+		if what := Known(site.frame.Func).In(site.reason, "", true); what != "" && !analyze.IsLock(sums.kind) {
+			return what
+		}
 		text = l.sources.Expression(&site.frame, sums.kind, site.reason)
 	}
 	if o.Symbol != "" && !(text != "" && strings.Contains(o.Symbol, "..stmp_")) { // the linker's name of a value without one

@@ -288,8 +288,7 @@ func TestCauses(t *testing.T) {
 // A new connection is none of a pool, and only what looks again and again sleeps for what it waits for.
 func TestKnownWaits(t *testing.T) {
 	const address = 7
-	own := analyzetest.Place("main.ask", 9)
-	conn, query := analyzetest.Place("database/sql.(*DB).conn", 1300), analyzetest.Place("database/sql.(*DB).query", 1700)
+	own, conn, query := analyzetest.Place("main.ask", 9), analyzetest.Place("database/sql.(*DB).conn", 1300), analyzetest.Place("database/sql.(*DB).query", 1700)
 	read := func(number int32) []tachyon.Frame {
 		return append(analyzetest.WaitFor("IO wait", number), analyzetest.Place("internal/poll.(*FD).Read", 1), analyzetest.Place("net.(*conn).Read", 1))
 	}
