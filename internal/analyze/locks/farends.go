@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/gotach/profiler/internal/analyze"
@@ -9,18 +10,66 @@ import (
 )
 
 // FarEnds know the far ends of waits: the connection or file of one in [IO wait], and of one for an answer that another goroutine of a library
-// reads the end of all connections of the library, if they have one.
+// reads the end of all connections of the library, if they have one, or that of the connection, with net/http's HTTP/1.
 type FarEnds struct {
 	s     *analyze.Samples
 	peers map[int32]string  // by the number of the object
 	far   map[string]string // see FarOfPackages
+	http  map[int32]string  // by the number of a channel, see ofConnections
 	of    []*string         // by stack; nil: not known yet
 }
 
-// NewFarEnds returns the far ends of samples that were read once.
+// NewFarEnds returns the far ends of samples that were read once. It reads them again if net/http has dialed several ends.
 func NewFarEnds(s *analyze.Samples) (*FarEnds, error) {
 	peers, err := s.Source.Peers()
-	return &FarEnds{s: s, peers: peers, far: FarOfPackages(s.Source, peers)}, err
+	f := &FarEnds{s: s, peers: peers, far: FarOfPackages(s.Source, peers)}
+	if name, ok := f.far["net/http"]; err == nil && ok && name == "" {
+		err = f.ofConnections()
+	}
+	return f, err
+}
+
+// ofConnections finds the far ends of net/http's connections. Of each, one goroutine reads and one waits for the next request, or that the
+// connection is closed; whoever waits for a response waits for that too, so for the same channel. One goroutine has started both of these and no others.
+func (f *FarEnds) ofConnections() error {
+	starts, ends, channels, file := map[uint64]uint64{}, map[uint64]string{}, map[int32]uint64{}, -1
+	for x, err := range f.s.All() {
+		if err != nil {
+			return err
+		}
+		if x.File != file {
+			file = x.File
+			_, in := f.s.Source.File()
+			for g, err := range in.Stream.Goroutines() {
+				if err != nil {
+					return err
+				}
+				if g.CreatedBy == "net/http.(*Transport).dialConn" && g.Parent != 0 {
+					starts[f.s.Source.Goroutine(g.ID)] = f.s.Source.Goroutine(g.Parent)
+				}
+			}
+		}
+		by, ok := starts[x.Goroutine]
+		if !ok || x.Stack == 0 || !analyze.Waits(x.Status) {
+			continue
+		}
+		object := stream.ObjectOf(f.s.Leaf(x.Stack))
+		other, known := channels[object]
+		switch name := f.peers[object]; {
+		case object == 0:
+		case name != "":
+			ends[by] = name
+		case known && other != by: // memory was used again
+			channels[object] = 0
+		default:
+			channels[object] = by
+		}
+	}
+	f.http = map[int32]string{}
+	for object, by := range channels {
+		f.http[object] = ends[by]
+	}
+	return nil
 }
 
 // Of returns the far end of what a waiting goroutine waits for, as in Source.Peers, "" if it is not known. A pool is not at one.
@@ -35,7 +84,7 @@ func (f *FarEnds) Of(stack uint32) string {
 		for at := f.s.Caller(stack); name == "" && at != 0 && f.s.CodeOf(at) != profile.ProgramCode; at = f.s.Caller(at) {
 			x := f.s.Leaf(at)
 			if k := Known(x.Func); k.In(reason, callee, itself) != "" && k.pool == nil {
-				name = f.far[profile.Package(x.Func)]
+				name = cmp.Or(f.far[profile.Package(x.Func)], f.http[stream.ObjectOf(f.s.Leaf(stack))])
 				break
 			}
 			callee, itself = x.Func, itself && IsSync(x)

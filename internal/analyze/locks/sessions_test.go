@@ -284,7 +284,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// What a library waits for has a name, with the address if that is known, also if another goroutine reads from the only one that the library has.
+// What a library waits for has a name, with the address if that is known, also if another goroutine reads from the only one that the library has,
+// or from the connection.
 // A new connection is none of a pool, and only what looks again and again sleeps for what it waits for.
 func TestKnownWaits(t *testing.T) {
 	const address = 7
@@ -299,7 +300,9 @@ func TestKnownWaits(t *testing.T) {
 		"a response of PostgreSQL":                    append(read(0), peek, query, own),
 		"10.2.3.4:543":                                append(read(address), conn, query, own), // a driver that connects
 		"the lock of a SQLite database":               append(analyzetest.WaitFor("sleep", 0), analyzetest.Place("time.Sleep", 1), analyzetest.Place("modernc.org/sqlite.busyHandler", 74), query, own),
-		"a response of an HTTP server (10.2.3.4:543)": append(analyzetest.WaitFor("select", 0), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), own),
+		"a response of an HTTP server":                append(analyzetest.WaitFor("select", 0), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), own),
+		"a response of an HTTP server (10.2.3.4:543)": append(analyzetest.WaitFor("select", 9), analyzetest.Place("net/http.(*persistConn).roundTrip", 1), own),
+		"a response of a gRPC server (10.2.3.5:543)":  append(analyzetest.WaitFor("select", 0), tachyon.Frame{File: "/root/go/pkg/mod/google.golang.org/grpc@v1.85.0/x.go", Func: "google.golang.org/grpc/internal/transport.(*ClientStream).waitOnHeader"}, own),
 		"a connection of http.Transport":              append(analyzetest.WaitFor("select", 0), analyzetest.Place("net/http.(*Transport).getConn", 1), own),
 		"a response of NATS":                          append(analyzetest.WaitFor("select", 0), tachyon.Frame{File: "/root/go/pkg/mod/github.com/nats-io/nats.go@v1.55.0/nats.go", Func: "github.com/nats-io/nats.go.(*Conn).newRequest"}, own),
 		"":                                            append(analyzetest.WaitFor("sleep", 0), analyzetest.Place("time.Sleep", 1), analyzetest.Place("example.org/driver.connect", 74), conn, query, own),
@@ -307,8 +310,12 @@ func TestKnownWaits(t *testing.T) {
 		r := analyzetest.Record(t)
 		r.Every(1000, 1000, 10_000, 1, 0, stack...)
 		r.Objects = []tachyon.Object{{Number: address, Kind: tachyon.ObjectConnection, Name: "tcp 10.2.3.4:543"}, {Number: 8, Kind: tachyon.ObjectConnection, Name: "tcp 10.2.3.5:543"}}
-		for id, reader := range []string{"net/http.(*persistConn).readLoop", "github.com/nats-io/nats.go.(*Conn).readLoop", "github.com/nats-io/nats.go.(*Conn).readLoop"} {
-			r.Add(uint64(id+10), 1000, 0, append(read(int32(address+id/2)), analyzetest.Place(reader, 1))...)
+		reads, writes, nats, grpc := "net/http.(*persistConn).readLoop", "net/http.(*persistConn).writeLoop", "github.com/nats-io/nats.go.(*Conn).readLoop", "google.golang.org/grpc/internal/transport.(*http2Client).reader"
+		r.Add(11, 500, 0, append(analyzetest.WaitFor("select", 0), analyzetest.Place(writes, 1))...)
+		for id, in := range []string{reads, writes, reads, grpc, nats, nats} { // two of each parent
+			waits := [][]tachyon.Frame{read(address), analyzetest.WaitFor("select", 9), read(8), read(8), read(address), read(8)}[id]
+			r.Goroutine(tachyon.Goroutine{ID: uint64(id + 10), Parent: uint64(5 + id/2), CreatedBy: "net/http.(*Transport).dialConn"})
+			r.Add(uint64(id+10), 1000, 0, append(waits, analyzetest.Place(in, 1))...)
 		}
 		s := analyzetest.SamplesOf(t, stream.Options{Objects: true}, r.Finish(tachyon.Session{Source: "native", Markers: true}))
 		w := testenv.Must(FindWaits(s, WaitOptions{Goroutine: 1}))
