@@ -180,4 +180,5 @@
 //   - ring.go: room in the ring
 //   - entry.go: where the kernel calls the handler
 //   - shared.go: the memory that handler and drain share, and who writes which field
+//   - set.go: sets of words that the handler looks into
 package native

@@ -101,7 +101,7 @@ func (d *drain) unmoved(g *goroutine, t time.Duration) {
 		return
 	}
 	g.stops.at = max(g.stops.at, t)
-	if g.wait != 0 && g.numbers != d.objects.Numbers {
+	if len(g.waits) > 0 && g.numbers != d.objects.Numbers {
 		g.numbers = d.objects.Numbers
 		d.renumber(g) // others have waited for the same since
 	}

@@ -16,7 +16,7 @@ import (
 // waitsFor notes what a record's goroutine waits for. s is the stack of the record. waitsFor returns
 // the stack with the number of the object, connection or file, or s if there is none.
 func (d *drain) waitsFor(g *goroutine, r record, s *stack) *stack {
-	g.wait, g.waits = 0, g.waits[:0]
+	g.waits = g.waits[:0]
 	switch {
 	case len(r.objects()) == 0 || !d.stacks.waitFrames:
 		return s

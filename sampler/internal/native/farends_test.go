@@ -232,7 +232,7 @@ func deepRead(n int, c net.Conn) byte {
 func TestPollPages(t *testing.T) {
 	memory := testenv.Must(mem.Map(pollSlots*8 + 8192))
 	defer unix.Munmap(memory)
-	s := &shared{pollPages: memory.Addr()}
+	s := &shared{polls: set{memory.Addr(), pollSlots}}
 	s.Off = goruntime.Layouts["go1.27"].Offsets
 	page := memory.Addr() + pollSlots*8
 	stack, out, p, g := page+4096, page+5120, uint64(page)+128, uint64(page)

@@ -68,8 +68,7 @@ type goroutine struct {
 	system  systemKind
 	labelID int // labelSet.id; -1: labels that are in no set
 	labels  map[string]string
-	wait    uint64   // address of the object that it waits for, with the stack parked; 0: none
-	waits   []uint64 // addresses of a select's other channels
+	waits   []uint64 // addresses of the objects that it waits for, with the stack parked
 	numbers int32    // the list's Numbers when the numbers of these objects were last looked up
 
 	created   uint64          // its gopc

@@ -18,27 +18,6 @@ import (
 // its address cannot be reused for another set. From then on the handler records only the
 // address.
 
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func pinned(s *shared, p uintptr) bool {
-	h := pinHash(p)
-	for i := uintptr(0); i < 8; i++ {
-		switch mem.Load64(s.pins + (h+i)%pinSlots*8) {
-		case uint64(p):
-			return true
-		case 0:
-			return false
-		}
-	}
-	return false
-}
-
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func pinHash(p uintptr) uintptr { return p >> 4 * 0x9e3779b97f4a7c15 >> 52 }
-
 // copyLabels appends a goroutine's labels to a record and returns the number of words that it
 // wrote: 0 if there are no labels or they are pinned. Otherwise it writes the number of labels
 // (^0: they cannot be read), the lengths of key and value of each label, and the bytes of all
@@ -48,7 +27,7 @@ func pinHash(p uintptr) uintptr { return p >> 4 * 0x9e3779b97f4a7c15 >> 52 }
 //go:norace
 //go:nocheckptr
 func copyLabels(s *shared, p, dst, scratch uintptr) uintptr {
-	if p == 0 || pinned(s, p) {
+	if p == 0 || s.pins.has(uint64(p)) {
 		return 0
 	}
 	mem.Store64(dst, ^uint64(0))
@@ -171,17 +150,9 @@ func (l *labelSets) pin(field, p uintptr) {
 	if n == 0 || s.pinLabels[0] == ^uint64(0) {
 		return
 	}
-	h := pinHash(p)
-	for i := uintptr(0); i < 8; i++ {
-		at := s.pins + (h+i)%pinSlots*8
-		if mem.Load64(at) == 0 {
-			l.ids++
-			l.sets[p] = labelSet{l.ids, live, decodeLabels(s.pinLabels[:n])}
-			mem.StoreRelease(at, uint64(p))
-			return
-		}
-	}
-	l.full = true
+	l.ids++
+	l.sets[p] = labelSet{l.ids, live, decodeLabels(s.pinLabels[:n])}
+	l.full = !s.pins.add(uint64(p))
 }
 
 // turn is called after each pass of the drain. If there are too many pins it removes them
@@ -189,9 +160,7 @@ func (l *labelSets) pin(field, p uintptr) {
 func (l *labelSets) turn() {
 	l.old = nil
 	if l.full {
-		for i := uintptr(0); i < pinSlots; i++ {
-			mem.StoreRelease(l.s.pins+i*8, 0)
-		}
+		l.s.pins.clear()
 		l.old, l.sets, l.full = l.sets, make(map[uintptr]labelSet), false
 	}
 }

@@ -22,29 +22,10 @@ func (d *drain) objectOf(g *goroutine, r record, s *stack) *stack {
 	}
 	for _, addr := range r.objects() {
 		if addr >= 4096 { // otherwise the goroutine is being woken
-			g.addWait(addr - k.Offset)
+			g.waits = append(g.waits, addr-k.Offset)
 		}
 	}
-	var to [objects.MaxObjects]uint64
-	return d.stacks.numbered(s, d.objects.Wait(w, objects.Kind(k.Kind, s.rwMutex), g.waitsFor(&to), s.callers))
-}
-
-// addWait notes an object for which a goroutine waits.
-func (g *goroutine) addWait(addr uint64) {
-	if g.wait == 0 {
-		g.wait = addr
-	} else {
-		g.waits = append(g.waits, addr)
-	}
-}
-
-// waitsFor returns the addresses of the objects for which a goroutine waits.
-func (g *goroutine) waitsFor(to *[objects.MaxObjects]uint64) []uint64 {
-	if g.wait == 0 {
-		return nil
-	}
-	to[0] = g.wait
-	return to[:1+copy(to[1:], g.waits)]
+	return d.stacks.numbered(s, d.objects.Wait(w, objects.Kind(k.Kind, s.rwMutex), g.waits, s.callers))
 }
 
 // newObjects returns an empty list.
@@ -63,17 +44,16 @@ func (d *drain) stillWaits(w objects.Waiter, addr uint64) bool {
 		return false
 	}
 	g := &d.gs[w.Index]
-	return g.id == w.ID && !g.ran && g.parked != nil && (g.wait == addr || slices.Contains(g.waits, addr))
+	return g.id == w.ID && !g.ran && g.parked != nil && slices.Contains(g.waits, addr)
 }
 
 // renumber gives a waiting goroutine's stack the numbers that its objects have now.
 func (d *drain) renumber(g *goroutine) {
-	var to [objects.MaxObjects]uint64
 	s := g.parked
 	if s.plain != nil {
 		s = s.plain
 	}
-	g.parked = d.stacks.numbered(s, d.objects.Numbered(g.waitsFor(&to)))
+	g.parked = d.stacks.numbered(s, d.objects.Numbered(g.waits))
 }
 
 // capacity returns the capacity of a channel for which a goroutine waits, -1 if it no longer waits.

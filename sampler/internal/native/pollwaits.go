@@ -19,11 +19,10 @@ import "github.com/gotach/profiler/internal/mem"
 // used again, before the drain asks the kernel what it is; PollFDSeq has changed then.
 
 const (
-	pollSlots  = 1 << 14 // pages of pollDescs that can be known, some 8 pollDescs each; open addressing
-	pollProbes = 16
-	pollReach  = 768 // a pollDesc's address lies less than so far above sched.sp
-	pollAlign  = 64  // of a pollDesc; the fields that are read lie before the next multiple
-	pollWords  = 3   // that pollDesc records
+	pollSlots = 1 << 14 // pages of pollDescs that can be known, some 8 pollDescs each
+	pollReach = 768     // a pollDesc's address lies less than so far above sched.sp
+	pollAlign = 64      // of a pollDesc; the fields that are read lie before the next multiple
+	pollWords = 3       // that pollDesc records
 )
 
 // pollWord returns the word of a goroutine's stack that is the address of its pollDesc if it is in [IO wait], 0 if there is none.
@@ -69,40 +68,12 @@ func (s *shared) pollDesc(g, to, p uintptr, proved bool) uint64 {
 //go:nocheckptr
 func (s *shared) isPoll(p uintptr) bool {
 	page := uint64(p) >> 12
-	if page == 0 || p%pollAlign != 0 {
-		return false
-	}
-	for i := uint64(0); i < pollProbes; i++ {
-		switch mem.LoadAcquire(s.pollSlot(page, i)) {
-		case page:
-			return true
-		case 0:
-			return false
-		}
-	}
-	return false
-}
-
-// pollSlot returns the address of the nth word in which a page may be.
-//
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (s *shared) pollSlot(page, n uint64) uintptr {
-	return s.pollPages + uintptr((page*0x9e3779b97f4a7c15>>32+n)%pollSlots)*8
+	return page != 0 && p%pollAlign == 0 && s.polls.has(page)
 }
 
 // addPoll notes that a page has pollDescs. The drain calls it.
 func (s *shared) addPoll(p uint64) {
-	page := p >> 12
-	for i := uint64(0); i < pollProbes; i++ {
-		switch slot := s.pollSlot(page, i); mem.Load64(slot) {
-		case 0:
-			mem.StoreRelease(slot, page)
-			return
-		case page:
-			return
-		}
+	if !s.polls.add(p >> 12) {
+		s.pollFull = 1
 	}
-	s.pollFull = 1
 }

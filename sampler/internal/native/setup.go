@@ -109,9 +109,9 @@ func (n *Source) share(l *goruntime.Layout) error {
 	n.s = s
 	s.Off, s.system, s.waits = l.Offsets, l.System, l.WaitSets()
 	s.ring, s.chunks, s.procs = base+sizes[1], base+sizes[2], base+sizes[3]
-	s.slots, s.pins, s.outside = base+sizes[4], base+sizes[5], base+sizes[6]
+	s.slots, s.pins, s.outside = base+sizes[4], set{base + sizes[5], pinSlots}, base+sizes[6]
 	s.visitSlots, s.timerMs = base+sizes[7], base+sizes[8]
-	s.Codes, s.Orders, s.pollPages = base+sizes[9], base+sizes[10], base+sizes[11]
+	s.Codes, s.Orders, s.polls = base+sizes[9], base+sizes[10], set{base + sizes[11], pollSlots}
 	if strings.Contains(runtime.Version(), "runtimesecret") {
 		// The kernel leaves registers on the signal stack. Go's handler notes that for a goroutine
 		// in secret.Do, and the collector then erases them.

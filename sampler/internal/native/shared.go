@@ -25,7 +25,7 @@ const (
 	maxChunks  = 4096 // 16 million goroutines
 	entryWords = 8
 
-	pinSlots = 4096 // pinned label sets, open addressing
+	pinSlots = 4096 // pinned label sets
 
 	maxLabels     = 16   // of a goroutine; with more it counts as unlabelled
 	maxLabelBytes = 2048 // of all its keys and values
@@ -59,10 +59,10 @@ type shared struct {
 	chunks uintptr // maxChunks addresses of chunkSize entries
 	procs  uintptr // maxProcs addresses of Ps
 	slots  uintptr // maxProcs
-	pins   uintptr // pinSlots
+	pins   set     // addresses of pinned label sets
 
-	pollPages uintptr // pollSlots numbers of pages, which the drain writes; see pollwaits.go
-	pollAt    uint64  // where a goroutine in [IO wait] has the address of its pollDesc, in bytes above sched.sp
+	polls  set    // numbers of pages; see pollwaits.go
+	pollAt uint64 // where a goroutine in [IO wait] has the address of its pollDesc, in bytes above sched.sp
 
 	visitSlots uintptr // maxVisits slots, for CPU timers
 	timerMs    uintptr // maxTimers: the M of the thread
@@ -90,7 +90,7 @@ type shared struct {
 	passes     uint64  // begins and ends of the drain's passes; odd: one is under way
 	passDue    uint64  // time of the next pass
 	passing    uint64  // CPU time of all passes, ns
-	pollFull   uint64  // 1: pollPages has no room for further pages
+	pollFull   uint64  // 1: polls has no room for further pages
 	asleep     uint64  // 1: the drain waits for long, and the handler may ring
 	bell       uintptr // Source.bell
 	leave      uint64  // a futex, not 0: no more ticks until the timer sends a signal again; sweep sets it too
