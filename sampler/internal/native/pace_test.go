@@ -22,7 +22,7 @@ import (
 // that it has done something, or a goroutine that runs.
 func TestIdlePace(t *testing.T) {
 	const period = 1e6
-	s := &shared{period: period, random: 0x9e3779b97f4a7c15, now: 1e9, before: 1e9, lastRan: 1e9, awake: uint64(idleAfter), passDue: ^uint64(0)}
+	s := &shared{period: period, random: 0x9e3779b97f4a7c15, now: 1e9, before: 1e9, activity: activity{lastRan: 1e9, awake: uint64(idleAfter)}, passDue: ^uint64(0)}
 	tick := func(running, events uint64) {
 		s.before, s.now = s.now, max(s.deadline, s.now+1)
 		s.found, s.events = running, events

@@ -108,16 +108,13 @@ func (n *Source) begin(period uint64) uint64 {
 	s := n.s
 	now := monotonicNow()
 	s.asked, s.period, s.deadline, s.now, s.before = period, period, now+period, now, now
-	s.others, s.measured, s.passing, s.ownUntil, s.passDue = 0, 0, 0, 0, ^uint64(0)
-	s.forCost, s.running = 0, 0
-	s.lastRan, s.awake, s.idle, s.forIdle, s.ran, s.hurry, s.asleep = now, uint64(idleAfter), 0, 0, 0, 0, 0
+	s.sums, s.activity = sums{}, activity{lastRan: now, awake: uint64(idleAfter)}
+	s.answered, s.handling = 0, 0
+	s.passing, s.passDue, s.hurry, s.asleep, s.sweeping, s.ending = 0, ^uint64(0), 0, 0, s.sweeps, 0
 	readClock(s)
 	if s.sched != 0 {
 		s.living, s.area = s.count(), 0
 	}
-	s.news, s.wanted = 0, 0
-	s.ticks, s.dropped, s.torn, s.sent, s.visits, s.visiting, s.answered, s.handling, s.lost = 0, 0, 0, 0, 0, 0, 0, 0, 0
-	s.looks, s.looking, s.sweeping, s.ending = 0, 0, s.sweeps, 0
 	n.budget = cost.NewBudget(n.cfg.Budget, n.cfg.Rate, n.clocks())
 	n.limit()
 	allot(s, n.budget.Quota)

@@ -99,6 +99,8 @@ type shared struct {
 	_ [64]byte
 
 	// Written by the tick thread, read by the drain.
+	sums
+
 	head     uint64 // of the ring, words written
 	write    uint64 // next value of head, not yet published
 	ringAt   uint64 // minus the word at the ring's beginning; a tick that finds the ring empty sets it
@@ -108,19 +110,10 @@ type shared struct {
 	random   uint64
 
 	// See pace.go.
+	activity
 	found        uint64 // Ps that have a goroutine at this tick
 	events       uint64 // goroutines that it has found to be new, to wait at another place than at the visit before, or to have had input
 	passesBefore uint64 // passes at the tick before
-	ownUntil     uint64 // until then the CPU time of the process may be that of a pass of the drain
-	others       uint64 // CPU time of the process without the profiler's at the time measured, ns
-	measured     uint64
-	lastRan      uint64 // time of the latest tick that found that the program had done something
-	awake        uint64 // ns for which it must have done nothing since to be idle
-	idle         uint64 // ns, mean time to the next tick if that is long ago, else 0
-	running      uint64 // sum of found over all ticks
-	forCost      uint64 // ns by which ticks came later, in the mean, to stay within the budget
-	forIdle      uint64 // ns by which ticks came later, in the mean, because the program was idle
-	ran          uint64 // ticks that found that it had done something
 	ranSince     bool   // there was one since the latest pass began
 	ranPasses    uint64 // number of passes that had begun then
 	quietTo      uint64 // time of the latest tick before that one
@@ -130,8 +123,6 @@ type shared struct {
 	still    circle
 	was      found  // by the look or visit that is under way
 	outs     uint64 // entries that have been looked at and are in no circle
-	news     uint64 // visits to new goroutines
-	wanted   uint64 // visits that ticks would have made to goroutines that have moved if they had visited all of them
 	late     uint64 // ns by which this tick is late
 	stalled  uint64 // of these, ns for which the program did not run
 	shift    uint64 // see stall
@@ -146,15 +137,7 @@ type shared struct {
 	unlisted uint64 // errno with which the kernel refused to read that list
 	full     uint64 // 1: the roster has most entries, so the drain adds the ones that it needs
 	probe    uint64 // next entry to look at again
-	ticks    uint64
-	dropped  uint64 // samples without room
-	torn     uint64 // walks during which the goroutine moved
-	sent     uint64 // signals to running goroutines
 	refused  uint64 // errno of the last signal that could not be sent
-	visits   uint64
-	visiting uint64 // cycles spent on visits
-	looks    uint64 // looks at the still circle
-	looking  uint64 // cycles spent on these, without visits
 	began    uint64 // when the looks of this tick began, in cycles
 
 	visited, moved, passed uint64 // results of lookTurn
@@ -167,7 +150,6 @@ type shared struct {
 
 	staying uint64 // 1: the tick thread is in the handler and stays there
 	unable  uint64 // errno with which it could not wait there
-	lost    uint64 // signals that were never answered, or could not be sent
 
 	_ [64]byte
 
@@ -204,6 +186,35 @@ type shared struct {
 	// Used by the drain only.
 	pinLabels  [1 + maxLabels + maxLabelBytes/8]uint64
 	pinScratch [scratchWords]uint64
+}
+
+// sums are those of the ticks since a session began.
+type sums struct {
+	ticks    uint64
+	dropped  uint64 // samples without room
+	torn     uint64 // walks during which the goroutine moved
+	lost     uint64 // signals that were never answered, or could not be sent
+	sent     uint64 // signals to running goroutines
+	visits   uint64
+	visiting uint64 // cycles spent on visits
+	looks    uint64 // looks at the still circle
+	looking  uint64 // cycles spent on these, without visits
+	news     uint64 // visits to new goroutines
+	wanted   uint64 // visits that ticks would have made to goroutines that have moved if they had visited all of them
+	ran      uint64 // ticks that found that it had done something
+	running  uint64 // sum of found over all ticks
+	forCost  uint64 // ns by which ticks came later, in the mean, to stay within the budget
+	forIdle  uint64 // ns by which ticks came later, in the mean, because the program was idle
+}
+
+// activity is what ticks know of what the program does; see pace.go.
+type activity struct {
+	lastRan  uint64 // time of the latest tick that found that the program had done something
+	awake    uint64 // ns for which it must have done nothing since to be idle
+	idle     uint64 // ns, mean time to the next tick if that is long ago, else 0
+	ownUntil uint64 // until then the CPU time of the process may be that of a pass of the drain
+	others   uint64 // CPU time of the process without the profiler's at the time measured, ns
+	measured uint64
 }
 
 // clock is a reading of CLOCK_MONOTONIC and of the cycle counter at the same moment. It can be
