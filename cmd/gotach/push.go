@@ -16,7 +16,7 @@ import (
 	"unicode"
 
 	"github.com/gotach/profiler/cmd/gotach/internal/push"
-	"github.com/gotach/profiler/internal/files"
+	"github.com/gotach/profiler/internal/infile"
 	"github.com/spf13/cobra"
 )
 
@@ -139,7 +139,7 @@ func (fl *pushFlags) set() (err error) {
 	}
 	headers := fl.headers
 	if fl.headerFile != "" {
-		b, err := files.ReadInput(fl.headerFile, maxSetting)
+		b, err := infile.Read(fl.headerFile, maxSetting)
 		if err != nil {
 			return fmt.Errorf("push: --header-file: %w", err)
 		}
@@ -165,7 +165,7 @@ func (fl *pushFlags) set() (err error) {
 		fl.target.Resource = append(fl.target.Resource, [2]string{key, value})
 	}
 	if fl.ca != "" {
-		if fl.target.CA, err = files.ReadInput(fl.ca, maxSetting); err != nil {
+		if fl.target.CA, err = infile.Read(fl.ca, maxSetting); err != nil {
 			return fmt.Errorf("push: --ca: %w", err)
 		}
 	}

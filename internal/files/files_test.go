@@ -25,6 +25,4 @@ func TestOpen(t *testing.T) {
 		_, _, err := Open(path)
 		testenv.Fails(t, path, err, want)
 	}
-	testenv.Same(t, file, string(testenv.Must(Read(file, 5))), "12345")
-	testenv.Is(t, "4 bytes", testenv.Err(Read(file, 4)), ErrTooLarge)
 }

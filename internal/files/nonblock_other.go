@@ -2,4 +2,5 @@
 
 package files
 
-const nonblock = 0
+// Nonblock is the flag with which opening a file does not wait.
+const Nonblock = 0

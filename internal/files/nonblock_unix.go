@@ -4,4 +4,5 @@ package files
 
 import "syscall"
 
-const nonblock = syscall.O_NONBLOCK
+// Nonblock is the flag with which opening a file does not wait.
+const Nonblock = syscall.O_NONBLOCK

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/gotach/profiler/internal/files"
+	"github.com/gotach/profiler/internal/infile"
 )
 
 // A source is what a format reads from: a path, or a stream that can be read once.
@@ -89,7 +90,7 @@ func newSource(path string) (*source, error) {
 	if s.dir = fi.IsDir(); s.dir {
 		return s, nil
 	}
-	f, fi, err := files.OpenInput(s.Path)
+	f, fi, err := infile.Open(s.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/gotach/profiler/internal/files"
 )
 
 // claim creates a file and locks it. It does not follow symbolic links.
@@ -95,20 +93,11 @@ func Held(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return held(f)
+	return HeldFile(f)
 }
 
-// HeldIn is Held for a profile below root, which others may write to; see [files.OpenIn].
-func HeldIn(root *os.Root, name string) (bool, error) {
-	f, _, err := files.OpenIn(root, name+Suffix, os.O_RDONLY)
-	if err != nil {
-		return false, err
-	}
-	return held(f)
-}
-
-// held reports whether another process has locked a journal, and closes it.
-func held(f *os.File) (bool, error) {
+// HeldFile is Held for a journal that is open, and closes it.
+func HeldFile(f *os.File) (bool, error) {
 	defer f.Close()
 	err := flock(f, unix.LOCK_SH)
 	if errors.Is(err, ErrBusy) {

@@ -2,7 +2,10 @@
 
 package journal
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 // A Writer is the journal of a profile that is being written. There is no journal on this
 // system.
@@ -25,13 +28,8 @@ func Held(path string) (bool, error) {
 	return false, ErrUnsupported
 }
 
-// HeldIn returns ErrUnsupported, or that there is no journal.
-func HeldIn(root *os.Root, name string) (bool, error) {
-	if _, err := root.Lstat(name + Suffix); err != nil {
-		return false, err
-	}
-	return false, ErrUnsupported
-}
+// HeldFile closes a journal and returns ErrUnsupported.
+func HeldFile(f *os.File) (bool, error) { return false, errors.Join(ErrUnsupported, f.Close()) }
 
 func (*Writer) Buffer() []byte              { return nil }
 func (*Writer) Commit(int, *Slot)           {}

@@ -57,7 +57,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gotach/profiler/internal/decode"
-	"github.com/gotach/profiler/internal/files"
+	"github.com/gotach/profiler/internal/infile"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
@@ -119,7 +119,7 @@ func Open(path string) (r *Reader, err error) {
 // do not lead out of root, and neither the file nor its journal is one.
 func OpenIn(root *os.Root, name string) (r *Reader, err error) {
 	for range 5 {
-		f, info, err2 := files.OpenIn(root, name, os.O_RDONLY)
+		f, info, err2 := infile.OpenIn(root, name, os.O_RDONLY)
 		if err2 != nil {
 			return nil, err2
 		}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gotach/profiler/internal/files"
+	"github.com/gotach/profiler/internal/infile"
 )
 
 // A source provides the bytes of a file. ReadAt may be called from several goroutines at
@@ -55,7 +55,7 @@ func resolved(path string) string {
 // openSource opens a file by name. Depending on the system, it maps a regular file or reads
 // it as needed. It reads a stream as a whole.
 func openSource(path string) (source, error) {
-	f, info, err := files.OpenInput(path)
+	f, info, err := infile.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gotach/profiler/internal/files"
+	"github.com/gotach/profiler/internal/infile"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -103,7 +103,7 @@ var moduleLine = regexp.MustCompile(`(?m)^module[ \t]+"?([^\s"]+)`)
 
 // modulePath returns the path that the go.mod of a module says, "" if it says none.
 func modulePath(dir string) string {
-	text, err := files.Read(filepath.Join(dir, "go.mod"), maxFile)
+	text, err := infile.ReadFile(filepath.Join(dir, "go.mod"), maxFile)
 	if m := moduleLine.FindSubmatch(text); err == nil && m != nil {
 		return string(m[1])
 	}
@@ -160,7 +160,7 @@ func (r *Reader) Read(name string) *File {
 		if rel, err := filepath.Rel(root.dir, path); err != nil || !filepath.IsLocal(rel) {
 			continue
 		}
-		text, err := files.Read(path, maxFile)
+		text, err := infile.ReadFile(path, maxFile)
 		if err != nil {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/gotach/profiler/internal/files"
+	"github.com/gotach/profiler/internal/infile"
 	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
@@ -66,9 +67,9 @@ func LoadNew(path string, known Known) (*State, error) {
 	return readFile(f, fi, known)
 }
 
-// LoadIn is Load for a profile below root, which others may write to; see [files.OpenIn].
+// LoadIn is Load for a profile below root, which others may write to; see [infile.OpenIn].
 func LoadIn(root *os.Root, name string) (*State, error) {
-	f, fi, err := files.OpenIn(root, name+journal.Suffix, os.O_RDONLY)
+	f, fi, err := infile.OpenIn(root, name+journal.Suffix, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

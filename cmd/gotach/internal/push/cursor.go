@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gotach/profiler/internal/files"
+	"github.com/gotach/profiler/internal/infile"
 )
 
 // A cursor remembers in a file what a target has. The file has a line of JSON for each fact, the latest one for a
@@ -75,7 +75,7 @@ func openCursor(dir *folder, key, target string) (*cursor, error) {
 	}
 	for range 10 {
 		err := c.claim()
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, files.ErrReplaced) {
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, infile.ErrReplaced) {
 			continue // somebody replaced it meanwhile
 		}
 		if err == nil {
@@ -114,7 +114,7 @@ func (c *cursor) claim() error {
 		err = lock(f)
 	}
 	if here, err2 := c.dir.Lstat(c.name); err == nil && (err2 != nil || !os.SameFile(here, info)) {
-		err = files.ErrReplaced
+		err = infile.ErrReplaced
 	}
 	if err != nil {
 		f.Close()

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/gotach/profiler/internal/files"
+	"github.com/gotach/profiler/internal/infile"
 )
 
 // A folder is one that is opened once. Others may write to it, so nothing in it is opened by a path from outside: neither a
@@ -62,7 +62,7 @@ func ours(info fs.FileInfo) error {
 
 // open opens a regular file. It does not follow links.
 func (d *folder) open(name string, flag int) (*os.File, fs.FileInfo, error) {
-	return files.OpenIn(d.Root, name, flag)
+	return infile.OpenIn(d.Root, name, flag)
 }
 
 // create creates a file in place of what has the name, such as a link that somebody has put there.

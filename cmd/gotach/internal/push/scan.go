@@ -72,7 +72,11 @@ func (d *folder) finished(e entry, now time.Time) bool {
 	if d.headed(e.name) {
 		return true
 	}
-	held, err := journal.HeldIn(d.Root, e.name)
+	held := false
+	lock, _, err := d.open(e.name+journal.Suffix, os.O_RDONLY)
+	if err == nil {
+		held, err = journal.HeldFile(lock)
+	}
 	wait := settled
 	switch {
 	case held:

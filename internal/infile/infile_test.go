@@ -1,6 +1,6 @@
 //go:build unix
 
-package files
+package infile
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gotach/profiler/internal/files"
 	"github.com/gotach/profiler/internal/testenv"
 )
 
@@ -18,27 +19,31 @@ import (
 func TestOpenPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	testenv.OK(t, syscall.Mkfifo(path, 0o600))
-	_, _, err := Open(path)
+	_, _, err := files.Open(path)
 	testenv.Fails(t, path, err, "it is a pipe")
 }
 
 // A stream that is open is read, also if its writer has ended; other pipes and folders are not.
-func TestOpenInput(t *testing.T) {
+func TestOpen(t *testing.T) {
 	r, w, err := os.Pipe()
 	testenv.OK(t, err)
 	defer r.Close()
 	testenv.OK(t, testenv.Err(w.WriteString("12345")))
 	w.Close()
-	testenv.Same(t, "an open pipe", string(testenv.Must(ReadInput(fmt.Sprint("/dev/fd/", r.Fd()), 5))), "12345")
+	testenv.Same(t, "an open pipe", string(testenv.Must(Read(fmt.Sprint("/dev/fd/", r.Fd()), 5))), "12345")
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	testenv.OK(t, syscall.Mkfifo(pipe, 0o600))
 	for path, want := range map[string]string{pipe: "it is a pipe, not a regular file; standard input", dir: "it is a folder, not a regular file$", "/dev/zero": "it is a device"} {
-		if _, _, err := OpenInput(path); err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
+		if _, _, err := Open(path); err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	testenv.Fails(t, "a device", testenv.Err(ReadInput("/dev/fd/../zero", 5)), "no such file")
+	file := filepath.Join(dir, "file")
+	testenv.OK(t, os.WriteFile(file, []byte("12345"), 0o600))
+	testenv.Same(t, file, string(testenv.Must(ReadFile(file, 5))), "12345")
+	testenv.Is(t, "4 bytes", testenv.Err(ReadFile(file, 4)), ErrTooLarge)
+	testenv.Fails(t, "a device", testenv.Err(Read("/dev/fd/../zero", 5)), "no such file")
 }
 
 // A file that becomes a link to another one while it is opened is not opened.

@@ -1,9 +1,11 @@
-package files
+package infile
 
 import (
 	"errors"
 	"io/fs"
 	"os"
+
+	"github.com/gotach/profiler/internal/files"
 )
 
 // ErrReplaced is in the error of [OpenIn] if another file got the name meanwhile.
@@ -20,10 +22,10 @@ func OpenIn(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error)
 	if before.Mode()&fs.ModeSymlink != 0 {
 		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("it is a symbolic link, not a regular file")}
 	}
-	if err := regular(name, before); err != nil {
+	if err := files.Regular(name, before); err != nil {
 		return nil, nil, err
 	}
-	f, err := root.OpenFile(name, flag|nonblock, 0)
+	f, err := root.OpenFile(name, flag|files.Nonblock, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +34,7 @@ func OpenIn(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error)
 		err = &fs.PathError{Op: "open", Path: name, Err: ErrReplaced}
 	}
 	if err == nil {
-		err = regular(name, fi)
+		err = files.Regular(name, fi)
 	}
 	if err != nil {
 		f.Close()
