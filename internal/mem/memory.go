@@ -4,13 +4,13 @@
 // not theirs: the runtime's memory, and memory outside the Go heap that they share with the signal handler.
 //
 // The functions of asm.go are for the handler too: they are nosplit and norace, allocate nothing and call
-// nothing. Their addresses must be mapped. Read, ReadWord and ReadBig let the kernel copy, and return an error where nothing
-// is mapped; only ordinary goroutines call them.
+// only one another. Their addresses must be mapped, except those that Gather reads. Read, ReadWord and ReadBig let the kernel copy
+// too, and return an error where nothing is mapped; only ordinary goroutines call them.
 //
 // # Files
 //
 //   - memory.go has Map, and reads that may fail
-//   - asm.go has loads, stores, atomic operations and system calls
+//   - asm.go has loads, stores, atomic operations, system calls, and copies by the kernel
 package mem
 
 import (
