@@ -10,14 +10,18 @@ import (
 // lookLimit is how long a part goes on at most until the source has looked at every goroutine.
 const lookLimit = 2 * time.Second
 
-// ends reports whether this part of the session ends with the batch that begins. Until its end all goroutines are to have a sample, also
-// those that rest. So the source looks at all of them first.
-func (r *recorder) ends() bool {
-	if r.err() != nil || !r.sink.Full() {
-		return false
-	}
-	if r.looked == nil {
+// fills asks the source to look at every goroutine if the sink is full: all are to have a sample until the end of this part of the
+// session, also those that rest.
+func (r *recorder) fills() {
+	if r.looked == nil && r.err() == nil && r.sink.Full() {
 		r.looked, r.full = r.look(), r.now
+	}
+}
+
+// ends reports whether this part ends with the batch that begins.
+func (r *recorder) ends() bool {
+	if r.looked == nil {
+		return false
 	}
 	select {
 	case <-r.looked:

@@ -39,9 +39,10 @@ func TestParts(t *testing.T) {
 	looked := make(chan struct{})
 	s.out.look, m.full = func() <-chan struct{} { return looked }, true
 	out.Batch(func() {})
+	out.Batch(func() { m.full = false })
 	testenv.Same(t, "parts that have ended before the look", len(m.ended), 0)
 	close(looked)
-	out.Batch(func() { m.full = false })
+	out.Batch(func() {})
 	out.Batch(func() {
 		at(5, 40, 30)
 		at(8, 30, 25)

@@ -123,6 +123,7 @@ func (r *recorder) Batch(f func()) {
 	if ends && r.err() == nil {
 		r.sink.Next(r.seam(), r.cut)
 	}
+	r.fills()
 }
 
 // flush passes the waiting samples to the sink.

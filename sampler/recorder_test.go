@@ -237,8 +237,8 @@ func TestObjectsOfParts(t *testing.T) {
 		objects    []*source.Object
 	}{
 		{tachyon.ObjectMutex, " sync.Mutex 2", false, []*source.Object{nil, mutex, mutex}},
-		{tachyon.ObjectMutex, " chan 1 select 3", false, []*source.Object{mutex, set}},
-		{tachyon.ObjectRWMutex, " sync.RWMutex 2", true, []*source.Object{mutex}}, // the part ends with it
+		{tachyon.ObjectMutex, " chan 1 select 3", true, []*source.Object{mutex, set}}, // the part ends after the next one
+		{tachyon.ObjectRWMutex, " sync.RWMutex 2", false, []*source.Object{mutex}},
 		{tachyon.ObjectRWMutex, " chan 1 select 3", false, []*source.Object{set}},
 		{tachyon.ObjectRWMutex, " sync.RWMutex 2", false, []*source.Object{channel, set, mutex}},
 	} {

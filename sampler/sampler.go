@@ -86,10 +86,9 @@ type Sink interface {
 	Forget(id uint64, interpreter uint32) error
 
 	// Full is called between two ticks. It reports whether a part of the session,
-	// such as a file, should end. It ends when all goroutines have a sample, in two seconds at most.
+	// such as a file, should end. Next is called when all goroutines have a sample, in two seconds at most.
 	Full() bool
-	// Next is called when Full has returned true. at is the time of the latest sample. Next
-	// ends the part by calling cut once; cut returns the part. If Next does not call cut, the
+	// Next ends the part by calling cut once; cut returns the part. at is the time of the latest sample. If Next does not call cut, the
 	// part goes on.
 	Next(at time.Duration, cut func() Part)
 }

@@ -72,8 +72,8 @@ func killed() {
 	die()
 }
 
-// written returns the number of samples in an unfinished file, 0 if it does not say yet how sampling goes.
-func written(path string) uint64 {
+// written returns the number of samples of the main goroutine in an unfinished file, 0 if it does not say yet how sampling goes.
+func written(path string) (n int) {
 	r, err := reader.Open(path)
 	if err != nil {
 		return 0
@@ -82,7 +82,12 @@ func written(path string) uint64 {
 	if m, err := r.Overview(); err != nil || m.Session == nil || m.Session.Duration == 0 {
 		return 0
 	}
-	return r.Header().Samples
+	for s := range r.Samples() {
+		if s != nil && s.Thread == 1 {
+			n++
+		}
+	}
+	return n
 }
 
 // die kills the process. os.Exit is different: with -race it takes a second, during which

@@ -5,10 +5,11 @@
 //
 // Chains of waits use all the rest:
 //
-//   - waits.go: which waits, and their sums; waitchain.go, waitpools.go, knownwaits.go, waitsides.go, wakers.go, waittargets.go
+//   - waits.go: which waits, and their sums; waitchain.go, waitpools.go, waitsides.go, wakers.go, waittargets.go
 //   - locks.go: sums of waits by object; groups.go, list.go, names.go, idle.go, counted.go
 //   - holdersums.go: who held a lock meanwhile; holdchannels.go, handover.go, holders.go, stays.go
 //   - channels.go: who is on the other side of a channel; holdkeys.go
+//   - knownwaits.go: what functions of libraries are known to wait for; farends.go: the far ends of waits
 //   - waitpoint.go: what a stack says about a wait
 package locks
 

@@ -10,8 +10,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// name names an object after what its most frequent site is known to wait for, else after the variable in which it is, else after the source text of its most
-// frequent site, else after the function of that site.
+// name names an object after what its most frequent site is known to wait for, else after the variable in which it is, else after
+// the source text of that site, else after the function of that site.
 func (l *Sums) name(key int32, sums *objectSums) string {
 	o := l.objects[key]
 	site := sums.main()
