@@ -24,8 +24,8 @@ func steadyCounter() bool {
 	return err == nil && (name == "tsc" || name == "kvm-clock" || name == "arch_sys_counter" || name == "hyperv_clocksource_tsc_page")
 }
 
-// instant is the clock in ns and the counter in cycles at one moment. The counter may be wrong
-// by up to off cycles: the thread may have lost its core between the two readings.
+// instant is the clock in ns and a counter, as of cycles, at one moment. The counter may be wrong
+// by up to off: the thread may have lost its core between the two readings.
 type instant struct{ ns, cycles, off uint64 }
 
 // readBoth takes three readings and returns the most exact one.

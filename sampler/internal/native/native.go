@@ -90,7 +90,8 @@ func (n *Source) newDrain(l *goruntime.Layout, cfg source.Config, out source.Out
 		// The next drain takes over the pins, because the handler already uses them.
 		d.labels = n.drain.labels
 	}
-	d.start = monotonicNow() - uint64(time.Since(cfg.Start))
+	since := readBoth(monotonicNow, func() uint64 { return uint64(time.Since(cfg.Start)) })
+	d.start = since.ns - since.cycles
 	return d
 }
 
