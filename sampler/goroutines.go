@@ -118,6 +118,9 @@ func (r *recorder) Gone(id uint64) {
 	}
 	k.ended = true
 	r.alive(k, -1)
+	if k.told && k.untold() {
+		r.write1(k) // until then readers of an unfinished file take it to be alive
+	}
 	switch {
 	case !k.seen:
 		r.drop(k)

@@ -186,9 +186,10 @@ func TestNews(t *testing.T) {
 			{ID: 7, Last: 150000, Labels: []tachyon.LabelSpan{{From: 100000, Labels: map[string]string{}}}},
 			goroutine(tachyon.Goroutine{ID: 9, First: 100000, Last: 100000}),
 		}},
-		{"forgets 8", func() { at(7, 1000); out.Gone(7); out.Gone(9); at(10, 3000) }, nil},
-		{"the last of 7, 9 is told, and 10", func() { out.Gone(10); at(11, 6000); out.Gone(11) }, []tachyon.Goroutine{
+		{"the last of 7 when it ends, 9 is told, forgets 8", func() { at(7, 1000); out.Gone(7); out.Gone(9); at(10, 3000) }, []tachyon.Goroutine{
 			{ID: 7, Last: 1000000},
+		}},
+		{"10", func() { out.Gone(10); at(11, 6000); out.Gone(11) }, []tachyon.Goroutine{
 			goroutine(tachyon.Goroutine{ID: 10, First: 3000000, Last: 3000000}),
 		}},
 	} {

@@ -7,7 +7,8 @@ import "time"
 type Records struct {
 	// Goroutines are parts of goroutines' metadata. The first part of a goroutine has all that
 	// is known so far. Each further part has the ID, the present Last, and the label spans that
-	// are new. A goroutine without a further part after its last sample was alive at the end.
+	// are new. A goroutine without a further part after its last sample was alive at the end. So if it waited
+	// then, readers of an unfinished file add a sample to it, at the time of the latest progress.
 	Goroutines []Goroutine
 
 	// Objects are what goroutines wait for. An object replaces a previous one with the same

@@ -1,10 +1,12 @@
 package reader
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
 	"math"
+	"slices"
 
 	"github.com/gotach/profiler/internal/decode"
 	"github.com/gotach/profiler/internal/journal"
@@ -15,7 +17,7 @@ import (
 
 // Unfinished reports whether the file had no header when it was opened. In that case its
 // writer was running or had been killed. The Reader has all samples up to that moment, from
-// the file and from the journal beside it, and the provisional metadata of the writer.
+// the file and from the journal beside it, one more of each goroutine that waited then, and the provisional metadata of the writer.
 func (r *Reader) Unfinished() bool { return r.unfinished }
 
 // A spliced source is an unfinished file with the header and the tail that the file would
@@ -78,11 +80,12 @@ func (r *Reader) openUnfinished(path string) error {
 	if err := r.openFinished(); err != nil {
 		return err
 	}
-	samples, threads, err := r.count(st.Point)
+	all, err := r.Tally(st.Point)
 	if err != nil {
 		return err
 	}
-	if err := r.splice(st, r.src.(*spliced).source, samples, threads); err != nil {
+	all.Extend(st)
+	if err := r.splice(st, r.src.(*spliced).source, all.Samples, all.Threads); err != nil {
 		return err
 	}
 	r.unfinished = true
@@ -107,20 +110,79 @@ func (r *Reader) splice(st *unfinished.State, file source, samples uint64, threa
 	return nil
 }
 
-// count reads and counts all samples. It returns an error if there are fewer than the
-// journal counts at p.
-func (r *Reader) count(p journal.Point) (samples uint64, threads uint32, err error) {
+// A Tally is what only a reader of all samples knows of an unfinished file.
+type Tally struct {
+	Samples uint64
+	Threads uint32
+	waits   []byte // a REPEAT record for each goroutine that waited at the end
+	waiting uint64 // number of these
+}
+
+// Extend adds the samples of goroutines that waited at the end.
+func (t *Tally) Extend(st *unfinished.State) {
+	if st.Lost {
+		return
+	}
+	st.Records, t.Samples = append(slices.Clip(st.Records), t.waits...), t.Samples+t.waiting
+}
+
+// Tally reads all samples of an unfinished file, whose header need not have the right counts. It returns an error if there are fewer
+// than the journal counts at p.
+func (r *Reader) Tally(p journal.Point) (t Tally, err error) {
 	d := r.newDecoder(tachyon.MaxTime)
 	d.uncounted = true
 	n := newNumbering(r.Size(), p.Threads, math.MaxUint32)
 	defer n.free()
-	n.lists = &lists{yield: func(*tachyon.Sample, error) bool { samples++; return true }}
-	err = d.read(n, true)
-	if err != nil {
-		return 0, 0, err
+	var latest []tachyon.Status // by thread
+	n.lists = &lists{yield: func(s *tachyon.Sample, _ error) bool {
+		t.Samples++
+		latest = append(latest, make([]tachyon.Status, len(n.threads)-len(latest))...)
+		latest[n.last] = s.Status
+		return true
+	}}
+	if err = d.read(n, true); err != nil {
+		return t, err
 	}
-	if samples < p.Samples {
-		return 0, 0, r.errorAt(p.Offset, "%w: the file has %d samples, but the journal counts %d", ErrUnfinished, samples, p.Samples)
+	if t.Samples < p.Samples {
+		return t, r.errorAt(p.Offset, "%w: the file has %d samples, but the journal counts %d", ErrUnfinished, t.Samples, p.Samples)
 	}
-	return samples, uint32(len(n.threads)), nil
+	t.Threads = uint32(len(n.threads))
+	r.waits(&t, n.threads[:len(latest)], latest)
+	return t, nil
+}
+
+// waits adds a sample for each goroutine that waited when the journal had its latest progress. The sampler knew it then, but a long wait has a
+// sample only about once a second, and at its end. [tachyon.Records] says how a reader knows that a goroutine has not ended.
+func (r *Reader) waits(t *Tally, threads []numbered, latest []tachyon.Status) {
+	m, err := r.Overview()
+	if err != nil || m.Session == nil {
+		return
+	}
+	start := r.header.Start
+	end := start + uint64(m.Session.Duration.Microseconds())
+	last := map[uint64]uint64{} // of those that may have waited
+	for i := range threads {
+		const runs = tachyon.OnCPU | tachyon.HasGIL | tachyon.GILRequested
+		if th := &threads[i]; th.interpreter == tachyon.User && th.time < end && latest[i]&runs == 0 {
+			last[th.id] = th.time
+		}
+	}
+	alive := map[uint64]bool{}
+	for g, err := range r.Goroutines() {
+		if err != nil {
+			return // whoever reads the metadata gets the error
+		}
+		if at, ok := last[g.ID]; ok {
+			alive[g.ID] = start+g.Last < at
+		}
+	}
+	for i := range threads {
+		th := &threads[i]
+		if at, ok := last[th.id]; ok && alive[th.id] && th.interpreter == tachyon.User {
+			t.waits = binary.LittleEndian.AppendUint64(t.waits, th.id)
+			t.waits = binary.LittleEndian.AppendUint32(t.waits, th.interpreter)
+			t.waits = append(binary.AppendUvarint(append(t.waits, wire.Repeat, 1), end-at), byte(latest[i]&^tachyon.Moved))
+			t.waiting++
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/gotach/profiler/internal/journal"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/unfinished"
 	"github.com/gotach/profiler/internal/wire"
@@ -20,6 +21,7 @@ type trial struct {
 	f       *os.File
 	st      *unfinished.State // what is kept
 	records []byte            // the samples of the journal
+	kept    int               // bytes of these that are kept
 	ends    []end             // of the records in them that are whole
 	samples uint64
 	cut     []string
@@ -48,7 +50,7 @@ func (t *trial) finish() error {
 			return err
 		}
 	}
-	if lost := len(t.records) - len(t.st.Records); lost > 0 {
+	if lost := len(t.records) - t.kept; lost > 0 {
 		t.cut = append(t.cut, fmt.Sprintf("%d of %d bytes of samples", lost, len(t.records)))
 	}
 	for _, leave := range []struct {
@@ -99,6 +101,7 @@ func (t *trial) try(n int) error {
 		t.st.Records = t.records[:t.ends[n-1].at]
 		t.samples += t.ends[n-1].samples
 	}
+	t.kept = len(t.st.Records)
 	// Only a reader knows the number of threads. Until then the file is not finished for others: see Finish.
 	if err := t.write(math.MaxUint32); err != nil {
 		return err
@@ -108,21 +111,15 @@ func (t *trial) try(n int) error {
 		return err
 	}
 	defer r.Close()
-	type key struct {
-		id          uint64
-		interpreter uint32
+	all, err := r.Tally(journal.Point{Samples: t.samples})
+	if err != nil {
+		return err
 	}
-	threads, read := map[key]bool{}, uint64(0)
-	for s, e := range r.Samples() {
-		if err = e; err == nil {
-			threads[key{s.Thread, s.Interpreter}] = true
-			read++
-		}
+	if t.kept == len(t.records) {
+		all.Extend(t.st)
 	}
-	if read < t.samples { // otherwise the error is about the number of threads
-		return fmt.Errorf("the file has %d samples, but the journal counts %d: %w", read, t.samples, err)
-	}
-	return t.write(uint32(len(threads)))
+	t.samples = all.Samples
+	return t.write(all.Threads)
 }
 
 // write writes the tail and then the header. The header makes the file complete.

@@ -41,6 +41,7 @@ type State struct {
 	Blocks   []byte // whole blocks of the record section
 	Alone    []byte // whole records that are in no block
 	Progress []byte // the latest progress as JSON; nil: none
+	Lost     bool   // samples before the latest progress are missing
 }
 
 // errMoved is the error if the writer emptied the buffer while the journal was read.
@@ -121,7 +122,7 @@ func read(f io.ReaderAt, known Known) (*State, error) {
 	}
 	if p, ok := durable(b); ok && [journal.BootSize]byte(b[journal.AtBoot:]) != journal.Boot() {
 		// The machine was rebooted. Bytes that were not synced may be lost or old.
-		s.Point = p
+		s.Point, s.Lost = p, true
 		tables := pages{f: f, noSlots: true, known: known}
 		if err := tables.read(); err != nil {
 			return nil, err

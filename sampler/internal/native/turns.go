@@ -184,8 +184,8 @@ func lookTurn(s *shared, c *circle, n, most uint64) {
 var callLook = lookTurn
 
 // recordDue reports whether a goroutine that rests has a record at this look: at the age of restFirst, when its age doubles, and once
-// a restBeat. If the program is killed, the time since the last one is missing. One that waits for a lock has a record
-// at each look, which is one of the visits that the tick may make: who holds the lock is found from these.
+// a restBeat. One that waits for a lock has a record at each look, which is one of the visits that the tick may make: who holds the
+// lock is found from these.
 //
 //go:nosplit
 //go:norace
