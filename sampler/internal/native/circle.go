@@ -26,9 +26,8 @@ import (
 //
 // A look that finds that a goroutine has not moved records nothing. When the goroutine has moved and
 // is visited, the visit first records until when looks found it where it was (recUnmoved), and when it has ended, that is
-// recorded too (recGone). A rest that lasts has a record now and then all the same, for readers of an
-// unfinished file and for the case that the program is killed, see recordDue. The end of a session and of a window needs one of
-// each goroutine, see sweep.
+// recorded too (recGone). A rest that lasts has a record now and then all the same, for those who follow the session, see recordDue.
+// The end of a session and of a window needs one of each goroutine, see sweep.
 //
 // The runtime reuses the g of a goroutine that has ended, the most recently ended first. Entries
 // of goroutines that have just ended stay in the active circle. If there are too many, they are in
