@@ -2,8 +2,6 @@ package profile
 
 import (
 	"math"
-	"math/bits"
-	"math/rand/v2"
 	"time"
 
 	"github.com/gotach/profiler/internal/stream"
@@ -24,8 +22,7 @@ type adder struct {
 	number map[place]uint32
 
 	sums   []sum
-	index  []uint32 // a hash table of the sums + 1; without goroutines and labels, sums[i] is of places[i]
-	keyed  []uint32 // by place: its first sum with a key and nothing else, + 1
+	index  map[sumKey]uint32 // numbers of the sums; without goroutines, labels and keys it is empty, and sums[i] is of places[i]
 	slots  []cached
 	stacks [][]uint32        // of records
 	sets   map[string]uint32 // label sets by their key
@@ -62,13 +59,17 @@ type place struct {
 	state   string
 }
 
-// A sum is a record that grows.
-type sum struct {
+// A sumKey tells which samples a sum is of.
+type sumKey struct {
 	goroutine uint64 // or the number of a group
 	place     uint32
 	labels    uint32
 	key       uint32 // of Detail.Key
-	next      uint32 // the place's next sum with a key and nothing else, + 1
+}
+
+// A sum is a record that grows.
+type sum struct {
+	sumKey
 	count     int64
 	wall, cpu time.Duration
 }
@@ -86,7 +87,7 @@ type cached struct {
 func newAdder(src *stream.Source, d Detail) *adder {
 	a := &adder{
 		src: src, d: d, session: src.Metadata().Session != nil,
-		number: map[place]uint32{}, index: make([]uint32, 1<<10),
+		number: map[place]uint32{}, index: map[sumKey]uint32{},
 		sets: map[string]uint32{"": 0}, labels: []labelSet{{}},
 	}
 	if d.Series {
@@ -105,9 +106,9 @@ func (a *adder) add(s *stream.Sample) {
 		n := a.place(p)
 		switch {
 		case a.d.Group != nil && !p.process:
-			n = a.sum(sum{place: n, goroutine: a.groups.number(a.d.Group(s))})
+			n = a.sum(sumKey{place: n, goroutine: a.groups.number(a.d.Group(s))})
 		case a.detailed():
-			n = a.keyedSum(n, 0)
+			n = a.sum(sumKey{place: n})
 		}
 		a.sums[n].wall = add(a.sums[n].wall, s.Wall)
 		if a.series != nil { // nobody knows when it was
@@ -152,7 +153,7 @@ func (a *adder) later(s *stream.Sample) uint32 {
 		a.settleOne(r)
 		n := a.find(s)
 		if a.d.Key != nil {
-			n = a.keyedSum(n, key)
+			n = a.sum(sumKey{place: n, key: key})
 		}
 		*r = recent{interpreter: s.Interpreter, key: key, sum: n + 1, status: status}
 	}
@@ -202,7 +203,7 @@ func (a *adder) place(p place) uint32 {
 		a.number[p] = n
 		a.places = append(a.places, p)
 		if !a.detailed() {
-			a.sums = append(a.sums, sum{place: n})
+			a.sums = append(a.sums, sum{sumKey: sumKey{place: n}})
 		}
 	}
 	return n
@@ -224,7 +225,7 @@ func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
 	if slot >= len(a.slots) {
 		a.slots = append(a.slots, make([]cached, most-len(a.slots))...)
 	}
-	to := sum{place: place}
+	to := sumKey{place: place}
 	if a.d.Key != nil {
 		to.key = a.d.Key(s)
 	}
@@ -241,12 +242,7 @@ func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
 	if a.d.Labels && s.Labels != nil {
 		to.labels = a.set(s.Labels)
 	}
-	n := uint32(0)
-	if to == (sum{place: place, key: to.key}) {
-		n = a.keyedSum(place, to.key)
-	} else {
-		n = a.sum(to)
-	}
+	n := a.sum(to)
 	*c = cached{slot: s.Slot, place: place, key: to.key, sum: n + 1, labels: s.Labels}
 	return n
 }
@@ -254,31 +250,6 @@ func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
 // maxPassing is the number of slots whose sums are cached if records are not kept. Few goroutines have samples at the
 // same time, and memory is to depend on the number of goroutines as little as possible then.
 const maxPassing = 1 << 13
-
-// mostKeyed is the number of sums of a place that keyedSum looks at.
-const mostKeyed = 8
-
-// keyedSum is sum for a place and a key and nothing else. Most places have few keys: then it needs no search.
-func (a *adder) keyedSum(place, key uint32) uint32 {
-	if int(place) >= len(a.keyed) {
-		a.keyed = append(a.keyed, make([]uint32, len(a.places)-len(a.keyed))...)
-	}
-	at := a.keyed[place]
-	for i := 0; at != 0 && i < mostKeyed; i++ {
-		if x := &a.sums[at-1]; x.key == key {
-			return at - 1
-		} else {
-			at = x.next
-		}
-	}
-	before := len(a.sums)
-	n := a.sum(sum{place: place, key: key})
-	if len(a.sums) > before { // a new one is the first one of the list now
-		a.sums[n].next = a.keyed[place]
-		a.keyed[place] = n + 1
-	}
-	return n
-}
 
 // set returns the number of a set of labels.
 func (a *adder) set(l *stream.Labels) uint32 {
@@ -309,45 +280,15 @@ func (l *labelSet) get(keep bool) map[string]string {
 	return set
 }
 
-// sum returns the number of the sum that is kept apart like another one.
-func (a *adder) sum(like sum) uint32 {
-	mask := uint64(len(a.index) - 1)
-	slot := like.hash() & mask
-	for ; a.index[slot] != 0; slot = (slot + 1) & mask {
-		n := a.index[slot] - 1
-		if s := &a.sums[n]; s.goroutine == like.goroutine && s.place == like.place && s.labels == like.labels && s.key == like.key {
-			return n
-		}
+// sum returns the number of the sum with a key.
+func (a *adder) sum(key sumKey) uint32 {
+	n, ok := a.index[key]
+	if !ok {
+		n = uint32(len(a.sums))
+		a.index[key] = n
+		a.sums = append(a.sums, sum{sumKey: key})
 	}
-	a.sums = append(a.sums, like)
-	a.index[slot] = uint32(len(a.sums))
-	if 2*len(a.sums) > len(a.index) {
-		a.rehash()
-	}
-	return uint32(len(a.sums) - 1)
-}
-
-// rehash doubles the hash table.
-func (a *adder) rehash() {
-	a.index = make([]uint32, 2*len(a.index))
-	mask := uint64(len(a.index) - 1)
-	for i := range a.sums {
-		slot := a.sums[i].hash() & mask
-		for a.index[slot] != 0 {
-			slot = (slot + 1) & mask
-		}
-		a.index[slot] = uint32(i + 1)
-	}
-}
-
-var seed = rand.Uint64() // so that nobody can make a file whose sums collide
-
-func (s *sum) hash() uint64 {
-	const odd = 0x9e3779b97f4a7c15
-	hi, lo := bits.Mul64(s.goroutine^seed, odd)
-	hi, lo = bits.Mul64(hi^lo^(uint64(s.place)<<32|uint64(s.labels)), odd)
-	hi, lo = bits.Mul64(hi^lo^uint64(s.key), odd)
-	return hi ^ lo
+	return n
 }
 
 // profile returns the sums as a profile.
@@ -401,7 +342,6 @@ func (a *adder) forget() {
 	a.sums = a.sums[:0]
 	clear(a.index)
 	clear(a.recent)
-	clear(a.keyed)
 	clear(a.slots)
 	clear(a.labels)
 	a.labels = a.labels[:1]
