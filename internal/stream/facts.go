@@ -3,8 +3,6 @@ package stream
 import (
 	"errors"
 	"math"
-	"math/bits"
-	"math/rand/v2"
 	"sort"
 
 	"github.com/gotach/profiler/internal/reader"
@@ -12,11 +10,10 @@ import (
 )
 
 // facts are what a file says about its goroutines, apart from samples. Each decoding of a file reads them first, and looks
-// each goroutine up when its first sample comes. They take some 32 bytes for each.
+// each goroutine up when its first sample comes. They take some 60 bytes for each.
 type facts struct {
 	list  []fact
-	index []uint32 // a hash table of indices into list + 1
-	seed  uint64
+	index map[uint64]uint32 // by id: the index into list
 
 	spans    []span
 	labels   labelTable
@@ -25,7 +22,6 @@ type facts struct {
 
 // A fact is what a file says about a goroutine.
 type fact struct {
-	id      uint64
 	weight  uint64 // of its first sample, µs; 0: the file does not say it, or the sample was read and the weight is used up
 	creator uint32 // index into facts.creators
 	labels  int32  // number of the first of its spans + 1; 0: the file says nothing, noLabels: it has none
@@ -42,12 +38,10 @@ type span struct {
 
 // newFacts reads the facts about a stream's goroutines: the weights, and what the options ask for.
 func newFacts(p *Part, o *Options) (*facts, error) {
-	f := &facts{seed: rand.Uint64(), creators: []Creator{{}}}
+	f := &facts{creators: []Creator{{}}}
 	s, expect := p.Stream, mostSlots(p)
 	most := int(min(400_000+min(s.Size(), math.MaxInt32), math.MaxInt32))
-	f.list = make([]fact, 0, expect)
-	f.index = make([]uint32, 1<<max(4, bits.Len(uint(expect+expect/2))))
-	clear(f.index) // a page that is read before it is written takes two faults
+	f.list, f.index = make([]fact, 0, expect), make(map[uint64]uint32, expect)
 	if o.Labels || o.Creators {
 		return f, f.readAll(s, o, most)
 	}
@@ -84,52 +78,22 @@ func (f *facts) readAll(s reader.Stream, o *Options, most int) error {
 	return nil
 }
 
-// slot returns the hash of a goroutine's id: where in the index the search for it begins. Sixteen successive ids are in one
-// cache line: goroutines have such ids, and many are looked up only once.
-func (f *facts) slot(id uint64) uint64 {
-	hi, lo := bits.Mul64(id>>4^f.seed, 0x9e3779b97f4a7c15)
-	return (hi^lo)<<4 | id&15
-}
-
 // find returns the fact about a goroutine, nil if there is none.
 func (f *facts) find(id uint64) *fact {
-	mask := uint64(len(f.index) - 1)
-	for at := f.slot(id) & mask; f.index[at] != 0; at = (at + 1) & mask {
-		if x := &f.list[f.index[at]-1]; x.id == id {
-			return x
-		}
+	if n, ok := f.index[id]; ok {
+		return &f.list[n]
 	}
 	return nil
 }
 
 // of returns the fact about a goroutine. It adds one if there is none. It is valid until the next one is added.
 func (f *facts) of(id uint64) *fact {
-	mask := uint64(len(f.index) - 1)
-	at := f.slot(id) & mask
-	for ; f.index[at] != 0; at = (at + 1) & mask {
-		if x := &f.list[f.index[at]-1]; x.id == id {
-			return x
-		}
+	if x := f.find(id); x != nil {
+		return x
 	}
-	f.list = append(f.list, fact{id: id})
-	f.index[at] = uint32(len(f.list))
-	if 4*len(f.list) > 3*len(f.index) {
-		f.grow()
-	}
+	f.index[id] = uint32(len(f.list))
+	f.list = append(f.list, fact{})
 	return &f.list[len(f.list)-1]
-}
-
-// grow doubles the index.
-func (f *facts) grow() {
-	f.index = make([]uint32, 2*len(f.index))
-	mask := uint64(len(f.index) - 1)
-	for i := range f.list {
-		at := f.slot(f.list[i].id) & mask
-		for f.index[at] != 0 {
-			at = (at + 1) & mask
-		}
-		f.index[at] = uint32(i + 1)
-	}
 }
 
 // A labelling collects the labels of goroutines.

@@ -341,13 +341,12 @@ func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uin
 		return weight, before
 	}
 	sl.id = r.Goroutine(raw)
-	seam := r.seams.find(sl.id, sl.interpreter)
-	if seam == nil {
+	seam, ok := r.seams.find(sl.id, sl.interpreter)
+	if !ok {
 		return weight, before
 	}
-	carried := r.seams.carried(seam)
-	if carried != nil && !told { // the file says nothing about its labels
-		f.facts.spans = append(f.facts.spans, span{labels: f.facts.labels.carry(carried)})
+	if seam.labels != nil && !told { // the file says nothing about its labels
+		f.facts.spans = append(f.facts.spans, span{labels: f.facts.labels.carry(seam.labels)})
 		sl.span = int32(len(f.facts.spans))
 	}
 	begin := at - weight
@@ -355,7 +354,7 @@ func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uin
 	if missing == 0 {
 		return (&reader.BatchSample{Since: at - seam.last}).Weight(0, 0), before
 	}
-	before = seamBefore{missing, carried}
+	before = seamBefore{missing, seam.labels}
 	if int64(begin-f.Header.Start-f.Shift) >= 0 {
 		f.label(sl, begin-f.Shift)
 		before.labels = f.labels(sl)
