@@ -106,7 +106,7 @@ func (d *decoder) samples(n *numbering) error {
 		if d.end-d.pos < 13 {
 			return d.cut()
 		}
-		if n.last >= len(n.threads) || !n.threads[n.last].is(id, interpreter) {
+		if n.last >= len(n.threads) || n.threads[n.last].threadKey != (threadKey{id, interpreter}) {
 			if err := n.find(id, interpreter, d.r.header.Start); err != nil {
 				return d.errorAt(d.pos, "%w", err)
 			}

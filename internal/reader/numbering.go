@@ -3,8 +3,6 @@ package reader
 import (
 	"fmt"
 	"math"
-	"math/bits"
-	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -17,36 +15,34 @@ type numbering struct {
 	yield func() bool // passes on a full batch
 
 	threads []numbered
-	last    int      // number of the thread that was found last
-	index   []uint32 // a hash table of the threads' numbers + 1
-	seed    [2]uint64
+	last    int // number of the thread that was found last
+	index   map[threadKey]uint32
 	budget  int64 // bytes that threads and stacks may still take
 	limit   uint32
 
 	stacks   []Stack
-	latest   []pushed // by stack: the stack on top of it that was pushed last
-	children []child  // a hash table of all stacks
+	latest   []pushed          // by stack: the stack on top of it that was pushed last
+	children map[uint64]uint32 // the stacks by the caller's << 32 | frame
 	cache    listCache
 	frames   []uint32 // buffer
 	lists    *lists   // if not nil, stacks have no numbers; these have them
 }
 
+// A threadKey tells the threads of a file apart.
+type threadKey struct {
+	id          uint64
+	interpreter uint32
+}
+
 // A numbered thread is the decoder's state of a thread.
 type numbered struct {
-	id          uint64
-	time        uint64 // µs, of its latest sample
-	interpreter uint32
-	stack       uint32 // of its latest sample
+	threadKey
+	stack uint32 // of its latest sample
+	time  uint64 // µs, of its latest sample
 }
 
 // A pushed is a stack on top of another one; 0: there was none yet.
 type pushed struct{ frame, stack uint32 }
-
-// A child is a stack in a hash table.
-type child struct {
-	key   uint64 // the caller's stack << 32 | frame
-	stack uint32 // 0: the slot is free
-}
 
 const (
 	// maxDepth is the depth of the deepest stack that is accepted, far deeper than those of
@@ -66,7 +62,7 @@ const (
 )
 
 // numberings are used again, because large files have large tables.
-var numberings = sync.Pool{New: func() any { return &numbering{} }}
+var numberings = sync.Pool{New: func() any { return &numbering{index: map[threadKey]uint32{}, children: map[uint64]uint32{}} }}
 
 // newNumbering returns the state for a file of fileSize bytes. Its header counts expect threads.
 // It reserves memory for at most one thread per 4 bytes of the file.
@@ -76,20 +72,11 @@ func newNumbering(fileSize int64, expect, limit uint32) *numbering {
 	if cap(n.threads) < count {
 		n.threads = make([]numbered, 0, count)
 	}
-	size := 1 << max(4, bits.Len64(uint64(count+count/2)))
-	if cap(n.index) < size {
-		n.index = make([]uint32, size)
-	}
-	n.index = n.index[:size]
 	clear(n.index)
-	if n.children == nil {
-		n.children = make([]child, 1<<10)
-	}
 	clear(n.children)
 	n.cache.clear()
 	n.threads, n.last = n.threads[:0], 0
 	n.stacks, n.latest = append([]Stack(nil), Stack{}), append(n.latest[:0], pushed{}) // batches keep the stacks
-	n.seed = [2]uint64{rand.Uint64(), rand.Uint64()}
 	n.budget = stateBase + stateFactor*min(fileSize, 1<<48)
 	n.limit = limit
 	return n
@@ -166,16 +153,13 @@ func (t *numbered) begin() bool {
 	return true
 }
 
-func (t *numbered) is(id uint64, interpreter uint32) bool {
-	return t.id == id && t.interpreter == interpreter
-}
-
 // find sets n.last to the number of a thread. If the thread does not exist, find adds it with the
 // time start, in µs.
 func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
+	key := threadKey{id, interpreter}
 	// The next threads are usually those of the previous tick: profilers sample threads in about the same order at each.
 	for i, at := 0, n.last; i < min(near, len(n.threads)); i++ {
-		if n.threads[at].is(id, interpreter) {
+		if n.threads[at].threadKey == key {
 			n.last = at
 			return nil
 		}
@@ -183,13 +167,9 @@ func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
 			at = 0
 		}
 	}
-	mask := uint64(len(n.index) - 1)
-	slot := n.slot(id, interpreter) & mask
-	for ; n.index[slot] != 0; slot = (slot + 1) & mask {
-		if at := int(n.index[slot] - 1); n.threads[at].is(id, interpreter) {
-			n.last = at
-			return nil
-		}
+	if at, ok := n.index[key]; ok {
+		n.last = int(at)
+		return nil
 	}
 	if uint64(len(n.threads)) >= uint64(n.limit) {
 		return fmt.Errorf("thread %d of interpreter %d: more threads than the %d in the header", id, interpreter, n.limit)
@@ -198,48 +178,18 @@ func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
 		return err
 	}
 	n.last = len(n.threads)
-	n.threads = append(n.threads, numbered{id: id, interpreter: interpreter, time: start, stack: noStack})
+	n.index[key] = uint32(n.last)
+	n.threads = append(n.threads, numbered{threadKey: key, time: start, stack: noStack})
 	if n.lists != nil {
 		n.lists.of = append(n.lists.of, list{})
 	} else {
 		n.batch.Threads = append(n.batch.Threads, Thread{ID: id, Interpreter: interpreter})
 	}
-	n.index[slot] = uint32(len(n.threads))
-	if 4*len(n.threads) > 3*len(n.index) {
-		n.grow()
-	}
 	return nil
 }
 
-// near is the number of threads from the last one on that find tries before it looks into the hash
-// table.
+// near is the number of threads from the last one on that find tries before it looks into the map.
 const near = 4
-
-// hash mixes two numbers with the seed. The low bits of the result are used.
-func (n *numbering) hash(a, b uint64) uint64 {
-	hi, lo := bits.Mul64(a^n.seed[0], b^n.seed[1]|1)
-	hi, lo = bits.Mul64(hi^lo, 0x9e3779b97f4a7c15)
-	return hi ^ lo
-}
-
-// slot returns where in the index the search for a thread begins. Sixteen successive ids are in one cache
-// line: a Go program gives its goroutines such ids, and many goroutines are found only once.
-func (n *numbering) slot(id uint64, interpreter uint32) uint64 {
-	return n.hash(id>>4, uint64(interpreter))<<4 | id&15
-}
-
-// grow doubles the hash table of threads.
-func (n *numbering) grow() {
-	n.index = make([]uint32, 2*len(n.index))
-	mask := uint64(len(n.index) - 1)
-	for i := range n.threads {
-		slot := n.slot(n.threads[i].id, n.threads[i].interpreter) & mask
-		for n.index[slot] != 0 {
-			slot = (slot + 1) & mask
-		}
-		n.index[slot] = uint32(i + 1)
-	}
-}
 
 // push returns the number of the stack with a frame on top of another stack.
 func (n *numbering) push(stack, frame uint32) (uint32, error) {
@@ -247,48 +197,21 @@ func (n *numbering) push(stack, frame uint32) (uint32, error) {
 		return l.stack, nil
 	}
 	key := uint64(stack)<<32 | uint64(frame)
-	mask := uint64(len(n.children) - 1)
-	slot := n.hash(key, 0) & mask
-	for ; n.children[slot].stack != 0; slot = (slot + 1) & mask {
-		if n.children[slot].key == key {
-			on := n.children[slot].stack
-			n.latest[stack] = pushed{frame, on}
-			return on, nil
+	on, ok := n.children[key]
+	if !ok {
+		if err := n.spend(stackCost); err != nil {
+			return 0, err
 		}
+		on = uint32(len(n.stacks))
+		if on == uint32(cap(n.stacks)) { // less garbage than append makes
+			n.stacks, n.latest = slices.Grow(n.stacks, len(n.stacks)), slices.Grow(n.latest, len(n.stacks))
+		}
+		n.stacks = append(n.stacks, Stack{Caller: stack, Frame: frame, Depth: n.stacks[stack].Depth + 1})
+		n.latest = append(n.latest, pushed{})
+		n.children[key] = on
 	}
-	if err := n.spend(stackCost); err != nil {
-		return 0, err
-	}
-	on := uint32(len(n.stacks))
-	if on == uint32(cap(n.stacks)) { // less garbage than append makes
-		n.stacks, n.latest = slices.Grow(n.stacks, len(n.stacks)), slices.Grow(n.latest, len(n.stacks))
-	}
-	n.stacks = append(n.stacks, Stack{Caller: stack, Frame: frame, Depth: n.stacks[stack].Depth + 1})
-	n.latest = append(n.latest, pushed{})
 	n.latest[stack] = pushed{frame, on}
-	n.children[slot] = child{key, on}
-	if 2*len(n.stacks) > len(n.children) {
-		n.growChildren()
-	}
 	return on, nil
-}
-
-// growChildren doubles the hash table of stacks.
-func (n *numbering) growChildren() {
-	old := n.children
-	n.children = make([]child, 2*len(old))
-	clear(n.children) // a page that is read before it is written takes two faults
-	mask := uint64(len(n.children) - 1)
-	for _, c := range old {
-		if c.stack == 0 {
-			continue
-		}
-		slot := n.hash(c.key, 0) & mask
-		for n.children[slot].stack != 0 {
-			slot = (slot + 1) & mask
-		}
-		n.children[slot] = c
-	}
 }
 
 // checkDepth returns an error if a stack of keep frames and n more is too deep.
