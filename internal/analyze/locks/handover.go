@@ -49,7 +49,7 @@ func since(list []waitEnd, at uint64) []waitEnd {
 	return list[i:]
 }
 
-// handOver finds the objects of stays from what happens at their ends: if a wait for an object ends at
+// handOver finds the objects of sections from what happens at their ends: if a wait for an object ends at
 // the same tick, and for no other one, it was that object that the goroutine gave up.
 func (s *sweep) handOver(all []waitEnd) {
 	ends := map[int32][]waitEnd{} // by key
@@ -62,43 +62,43 @@ func (s *sweep) handOver(all []waitEnd) {
 		}
 	}
 	slack := s.tick / 2
-	for i := range s.w.stays {
-		st := &s.w.stays[i]
-		if st.object != 0 || st.key < 0 || st.end >= s.until {
+	for i := range s.w.sections {
+		sec := &s.w.sections[i]
+		if sec.object != 0 || sec.key < 0 || sec.end >= s.until {
 			continue // of the last ones the end is not known yet
 		}
-		for _, e := range since(ends[st.key], st.end-min(st.end, slack)) {
-			if e.at > st.end+slack {
+		for _, e := range since(ends[sec.key], sec.end-min(sec.end, slack)) {
+			if e.at > sec.end+slack {
 				break
 			}
-			if e.goroutine == st.goroutine || s.objects[e.object].sides == nil && s.excluded(e.object, st) {
+			if e.goroutine == sec.goroutine || s.objects[e.object].sides == nil && s.excluded(e.object, sec) {
 				continue
 			}
-			if st.object != 0 && st.object != e.object {
-				st.object, st.how = 0, unknown
+			if sec.object != 0 && sec.object != e.object {
+				sec.object, sec.how = 0, unknown
 				break
 			}
-			st.object, st.how = e.object, inferred
+			sec.object, sec.how = e.object, inferred
 		}
 	}
 }
 
-// countHolds counts how often waits for a lock ended while a goroutine stayed where it is held.
-func (s *sweep) countHolds(all []waitEnd) {
+// countHandovers counts how often waits for a lock ended while a goroutine was in a section of it.
+func (s *sweep) countHandovers(all []waitEnd) {
 	ends := map[int32][]waitEnd{} // by object
 	for _, e := range all {
 		ends[e.object] = append(ends[e.object], e)
 	}
-	for i := range s.w.stays {
-		st := &s.w.stays[i]
-		if st.object == 0 || st.read {
+	for i := range s.w.sections {
+		sec := &s.w.sections[i]
+		if sec.object == 0 || sec.read {
 			continue
 		}
-		for _, e := range since(ends[st.object], st.begin+s.tick) {
-			if e.at+s.tick > st.end {
+		for _, e := range since(ends[sec.object], sec.begin+s.tick) {
+			if e.at+s.tick > sec.end {
 				break
 			}
-			st.handed++
+			sec.handovers++
 		}
 	}
 }

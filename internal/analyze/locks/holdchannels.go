@@ -40,16 +40,16 @@ func (s *sweep) settleChannel(c *contended, at uint64) {
 	count := uint64(len(list))
 	rest := x.time % count
 	for _, n := range list {
-		st := &s.w.stays[n]
+		sec := &s.w.sections[n]
 		y := x
 		y.time = x.time/count + rest
 		rest = 0
-		y.how, y.goroutine = how, s.w.goroutines[st.goroutine]
+		y.how, y.goroutine = how, s.w.goroutines[sec.goroutine]
 		if how == unknown { // each its own
-			y.how = max(inferred, st.how)
+			y.how = max(inferred, sec.how)
 		}
-		y.short = s.keys[st.key].Op.IsChannel() && st.end-st.begin < 2*s.tick
-		if now := s.now[st.goroutine]; now > 0 {
+		y.short = s.keys[sec.key].Op.IsChannel() && sec.end-sec.begin < 2*s.tick
+		if now := s.now[sec.goroutine]; now > 0 {
 			stretch := s.w.stretches.At(now - 1)
 			y.stack, y.state = stretch.stack, s.Source.State(stretch.status, stretch.stack)
 		}
@@ -57,17 +57,17 @@ func (s *sweep) settleChannel(c *contended, at uint64) {
 	}
 }
 
-// across returns stays of goroutines that keep those waiting that wait for a channel: those that have a place in it, else
+// across returns sections of goroutines that keep those waiting that wait for a channel: those that have a place in it, else
 // those on its other side. If there are many it returns some, others each time. Those that were seen waiting for the
-// channel are more certain than others. how is unknown if the stays say it.
+// channel are more certain than others. how is unknown if the sections say it.
 func (s *sweep) across(c *contended) (list []int32, how how) {
 	c.turn++
-	add := func(keys []int32, of func(*stay) bool) bool {
+	add := func(keys []int32, of func(*section) bool) bool {
 		for _, key := range keys {
 			all := s.inside[key]
 			step := 1 + len(all)/maxSides
 			for i := c.turn % step; i < len(all); i += step {
-				if st := &s.w.stays[all[i]]; c.waiters[st.goroutine] == 0 && of(st) {
+				if sec := &s.w.sections[all[i]]; c.waiters[sec.goroutine] == 0 && of(sec) {
 					list = append(list, all[i])
 				}
 			}
@@ -83,26 +83,26 @@ func (s *sweep) across(c *contended) (list []int32, how how) {
 		// A goroutine may have several calls of such functions.
 		some := list[:0]
 		for _, n := range list {
-			g := s.w.stays[n].goroutine
-			if !slices.ContainsFunc(some, func(m int32) bool { return s.w.stays[m].goroutine == g }) {
+			g := s.w.sections[n].goroutine
+			if !slices.ContainsFunc(some, func(m int32) bool { return s.w.sections[m].goroutine == g }) {
 				some = append(some, n)
 			}
 		}
 		list = some
 		return len(list) > 0
 	}
-	was := func(st *stay) bool {
+	was := func(sec *section) bool {
 		for _, o := range c.side.objects {
-			if _, ok := s.Sums.seen[objectGoroutine{s.w.goroutines[st.goroutine], o}]; ok {
+			if _, ok := s.Sums.seen[objectGoroutine{s.w.goroutines[sec.goroutine], o}]; ok {
 				return true
 			}
 		}
 		return false
 	}
-	any := func(*stay) bool { return true }
+	any := func(*section) bool { return true }
 	switch {
-	case add(c.keys.exact, func(st *stay) bool { return st.object == c.object || st.object == 0 && c.keys.sides.only }),
-		add(c.keys.exact, func(st *stay) bool { return st.object == 0 }):
+	case add(c.keys.exact, func(sec *section) bool { return sec.object == c.object || sec.object == 0 && c.keys.sides.only }),
+		add(c.keys.exact, func(sec *section) bool { return sec.object == 0 }):
 		return list, unknown
 	case c.side == nil:
 		return nil, unknown

@@ -23,15 +23,15 @@ type charge struct {
 
 // A sweep goes through a window in order of time.
 type sweep struct {
-	*stayFinder
+	*sectionFinder
 	w       *window
 	until   uint64 // the window's end; MaxUint64 if nothing comes after it
 	tick    uint64
 	waiting map[int32]*contended   // objects that goroutines wait for now
 	byKey   map[int32][]*contended // by key
-	inside  map[int32][]int32      // stays by key
+	inside  map[int32][]int32      // sections by key
 	now     []int32                // by goroutine: its stretch, plus 1
-	bound   map[int32][]int32      // by object: its stays in order of time
+	bound   map[int32][]int32      // by object: its sections in order of time
 	charge  func(*charge)          // may be nil
 	later   uint64                 // when channels are looked at again, µs
 	watch   watcher                // may be nil
@@ -76,60 +76,60 @@ func (w *window) middle() uint64 {
 // sweep charges the waits of the present window that begin before a time, and begins another window
 // with the rest. Samples of other goroutines come up to some thousand samples later, so the rest is
 // not swept before they have come. MaxUint64 is the end of a file.
-func (f *stayFinder) sweep(until uint64, charge func(*charge)) {
+func (f *sectionFinder) sweep(until uint64, charge func(*charge)) {
 	w := f.window
 	f.window = window{}
 	f.epoch++
-	f.kept = nil
+	f.carried = nil
 	if until < math.MaxUint64 {
-		w.stretches = f.keep(w, until)
+		w.stretches = f.carry(w, until)
 	}
 	s := &sweep{
-		stayFinder: f, w: &w, until: until, tick: f.tick(), waiting: map[int32]*contended{}, byKey: map[int32][]*contended{},
+		sectionFinder: f, w: &w, until: until, tick: f.tick(), waiting: map[int32]*contended{}, byKey: map[int32][]*contended{},
 		inside: map[int32][]int32{}, now: make([]int32, len(w.goroutines)), bound: map[int32][]int32{}, charge: charge, watch: f.watch,
 	}
 	ends := s.waitEnds()
 	s.bind()
 	s.handOver(ends)
 	s.bind()
-	s.countHolds(ends)
+	s.countHandovers(ends)
 	if f.watch != nil {
 		f.watch.begin(s)
 	}
 	s.run()
-	for old, now := range f.kept {
+	for old, now := range f.carried {
 		if now > 0 { // what has become known of its object
-			f.window.stays[now-1].object, f.window.stays[now-1].how = w.stays[old].object, w.stays[old].how
+			f.window.sections[now-1].object, f.window.sections[now-1].how = w.sections[old].object, w.sections[old].how
 		}
 	}
 }
 
-// keep begins a window with the stretches of another one from a time on. It returns the others.
-func (f *stayFinder) keep(w window, from uint64) (before analyze.PartList[stretch]) {
-	f.kept = make(keptStays, len(w.stays))
+// carry begins a window with the stretches of another one from a time on. It returns the others.
+func (f *sectionFinder) carry(w window, from uint64) (before analyze.PartList[stretch]) {
+	f.carried = make(carriedSections, len(w.sections))
 	f.window.goroutines = w.goroutines
-	keep := func(n int32) int32 {
-		if f.kept[n] == 0 {
-			f.window.stays = append(f.window.stays, w.stays[n])
-			f.kept[n] = int32(len(f.window.stays))
+	carry := func(n int32) int32 {
+		if f.carried[n] == 0 {
+			f.window.sections = append(f.window.sections, w.sections[n])
+			f.carried[n] = int32(len(f.window.sections))
 		}
-		return f.kept[n] - 1
+		return f.carried[n] - 1
 	}
 	for x := range w.stretches.All() {
 		if x.begin < from {
 			before.Add(*x)
 			continue
 		}
-		stays := make([]int32, len(x.stays))
-		for i, n := range x.stays {
-			stays[i] = keep(n)
+		sections := make([]int32, len(x.sections))
+		for i, n := range x.sections {
+			sections[i] = carry(n)
 		}
-		x.stays = stays
+		x.sections = sections
 		f.window.stretches.Add(*x)
 	}
-	for n := range w.stays {
-		if w.stays[n].end >= from { // it may go on
-			keep(int32(n))
+	for n := range w.sections {
+		if w.sections[n].end >= from { // it may go on
+			carry(int32(n))
 		}
 	}
 	return before
@@ -178,25 +178,25 @@ func (s *sweep) run() {
 // step begins or ends a stretch.
 func (s *sweep) step(at uint64, number int32, begins bool) {
 	x := s.w.stretches.At(number)
-	for _, n := range x.stays {
-		st := &s.w.stays[n]
-		if st.key < 0 {
-			if c := s.waiting[st.object]; c != nil {
+	for _, n := range x.sections {
+		sec := &s.w.sections[n]
+		if sec.key < 0 {
+			if c := s.waiting[sec.object]; c != nil {
 				s.settle(c, at)
 			}
 			continue
 		}
-		for _, c := range s.byKey[st.key] {
+		for _, c := range s.byKey[sec.key] {
 			s.settle(c, at)
 		}
 	}
 	if x.waits != 0 {
 		s.wait(x, at, begins)
 	}
-	for _, n := range x.stays {
-		key := s.w.stays[n].key
+	for _, n := range x.sections {
+		key := s.w.sections[n].key
 		if key < 0 {
-			key = givenKey(s.w.stays[n].object)
+			key = givenKey(s.w.sections[n].object)
 		}
 		if begins {
 			s.inside[key] = append(s.inside[key], n)
@@ -213,7 +213,7 @@ func (s *sweep) step(at uint64, number int32, begins bool) {
 	}
 }
 
-// givenKey is the key of stays of goroutines that were given an object. Keys of objects without number
+// givenKey is the key of sections of goroutines that were given an object. Keys of objects without number
 // are even numbers, those of the others odd ones.
 func givenKey(object int32) int32 {
 	if object < 0 {
@@ -289,10 +289,10 @@ func (s *sweep) settle(c *contended, at uint64) {
 		return
 	}
 	if n, how := s.holder(c); n >= 0 {
-		st := &s.w.stays[n]
-		x.how, x.goroutine = how, s.w.goroutines[st.goroutine]
-		x.short = (st.end-st.begin)/uint64(st.handed+1) < 2*s.tick
-		if at := s.now[st.goroutine]; at > 0 {
+		sec := &s.w.sections[n]
+		x.how, x.goroutine = how, s.w.goroutines[sec.goroutine]
+		x.short = (sec.end-sec.begin)/uint64(sec.handovers+1) < 2*s.tick
+		if at := s.now[sec.goroutine]; at > 0 {
 			stretch := s.w.stretches.At(at - 1)
 			x.stack, x.state = stretch.stack, s.Source.State(stretch.status, stretch.stack)
 		}
@@ -300,7 +300,7 @@ func (s *sweep) settle(c *contended, at uint64) {
 	s.charge(&x)
 }
 
-// holder returns the stay of the goroutine that holds an object now, or -1.
+// holder returns the section of the goroutine that holds an object now, or -1.
 func (s *sweep) holder(c *contended) (int32, how) {
 	best := int32(-1)
 	consider := func(n int32) {
@@ -308,12 +308,12 @@ func (s *sweep) holder(c *contended) (int32, how) {
 			best = n
 			return
 		}
-		a, b := &s.w.stays[n], &s.w.stays[best]
+		a, b := &s.w.sections[n], &s.w.sections[best]
 		order := cmp.Compare(a.how, b.how)
 		if !a.read || !b.read {
 			order = cmp.Or(order, cmp.Compare(a.begin, b.begin)) // the last one that got it
 		}
-		// Of several readers, the one that stays the longest keeps the others waiting.
+		// Of several readers, the one whose section is the longest keeps the others waiting.
 		if cmp.Or(order, cmp.Compare(a.end, b.end)) > 0 {
 			best = n
 		}
@@ -321,24 +321,24 @@ func (s *sweep) holder(c *contended) (int32, how) {
 	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
 		for _, key := range list {
 			for _, n := range s.inside[key] {
-				if s.w.stays[n].object == c.object && c.waiters[s.w.stays[n].goroutine] == 0 {
+				if s.w.sections[n].object == c.object && c.waiters[s.w.sections[n].goroutine] == 0 {
 					consider(n)
 				}
 			}
 		}
 	}
 	if best >= 0 {
-		return best, s.w.stays[best].how
+		return best, s.w.sections[best].how
 	}
 	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
 		several := false
 		for _, key := range list {
 			for _, n := range s.inside[key] {
-				st := &s.w.stays[n]
-				if st.object != 0 || c.waiters[st.goroutine] > 0 || s.excluded(c.object, st) {
+				sec := &s.w.sections[n]
+				if sec.object != 0 || c.waiters[sec.goroutine] > 0 || s.excluded(c.object, sec) {
 					continue
 				}
-				several = several || best >= 0 && !(st.read && s.w.stays[best].read) && s.w.stays[best].goroutine != st.goroutine
+				several = several || best >= 0 && !(sec.read && s.w.sections[best].read) && s.w.sections[best].goroutine != sec.goroutine
 				consider(n)
 			}
 		}
@@ -355,26 +355,26 @@ func (s *sweep) holder(c *contended) (int32, how) {
 	return best, inferred
 }
 
-// excluded reports whether a stay is not of an object because others held it meanwhile.
-func (s *sweep) excluded(object int32, st *stay) bool {
+// excluded reports whether a section is not of an object because others held it meanwhile.
+func (s *sweep) excluded(object int32, sec *section) bool {
 	list := s.bound[object]
 	slack := s.tick + s.tick/2
-	most := max(slack, (st.end-st.begin)/10)
-	i, _ := slices.BinarySearchFunc(list, st.begin, func(n int32, at uint64) int { return cmp.Compare(s.w.stays[n].begin, at) })
+	most := max(slack, (sec.end-sec.begin)/10)
+	i, _ := slices.BinarySearchFunc(list, sec.begin, func(n int32, at uint64) int { return cmp.Compare(s.w.sections[n].begin, at) })
 	sum := uint64(0)
 	for count := 0; count < 64; count++ {
 		at := max(0, i-1) + count
 		if at >= len(list) {
 			return false
 		}
-		b := &s.w.stays[list[at]]
-		if b.begin >= st.end {
+		b := &s.w.sections[list[at]]
+		if b.begin >= sec.end {
 			return false
 		}
-		if b.read && st.read {
+		if b.read && sec.read {
 			continue
 		}
-		if from, to := max(b.begin, st.begin), min(b.end, st.end); to > from {
+		if from, to := max(b.begin, sec.begin), min(b.end, sec.end); to > from {
 			sum += to - from
 			if to-from > slack || sum > most {
 				return true
@@ -384,15 +384,15 @@ func (s *sweep) excluded(object int32, st *stay) bool {
 	return true
 }
 
-// bind lists the stays of objects.
+// bind lists the sections of objects.
 func (s *sweep) bind() {
 	clear(s.bound)
-	for i := range s.w.stays {
-		if st := &s.w.stays[i]; st.object != 0 && st.key >= 0 {
-			s.bound[st.object] = append(s.bound[st.object], int32(i))
+	for i := range s.w.sections {
+		if sec := &s.w.sections[i]; sec.object != 0 && sec.key >= 0 {
+			s.bound[sec.object] = append(s.bound[sec.object], int32(i))
 		}
 	}
 	for _, list := range s.bound {
-		slices.SortFunc(list, func(a, b int32) int { return cmp.Compare(s.w.stays[a].begin, s.w.stays[b].begin) })
+		slices.SortFunc(list, func(a, b int32) int { return cmp.Compare(s.w.sections[a].begin, s.w.sections[b].begin) })
 	}
 }

@@ -158,7 +158,7 @@ func TestHolderWindows(t *testing.T) {
 		f := s.Finish(tachyon.Session{Source: "native", Markers: true, Objects: tachyon.AllObjects})
 		l := newLockSums(analyzetest.SamplesOf(t, stream.Options{Objects: true}, f), Options{Source: readHolderText})
 		testenv.OK(t, l.read())
-		find := newStayFinder(newHoldIndex(l))
+		find := newSectionFinder(newHoldIndex(l))
 		find.most = most
 		var last uint64
 		err := find.readAll(func(c *charge) {

@@ -100,7 +100,7 @@ func (l *Sums) holders() error {
 	if !contended && !index.channels.taken && !l.o.Channels {
 		return nil
 	}
-	f := newStayFinder(index)
+	f := newSectionFinder(index)
 	f.channelWaits = true
 	count := 0
 	charge := func(c *charge) {
@@ -135,7 +135,7 @@ func (l *Sums) holders() error {
 }
 
 // readAll reads all samples.
-func (f *stayFinder) readAll(charge func(*charge)) error {
+func (f *sectionFinder) readAll(charge func(*charge)) error {
 	file := 0
 	for x, err := range f.All() {
 		if err != nil {

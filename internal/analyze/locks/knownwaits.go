@@ -85,21 +85,13 @@ var knownWaits = []KnownWait{
 	{in: "golang.org/x/time/rate.(*Limiter).wait", what: "a token of rate.Limiter"},
 }
 
-// knownHTTP2 are those of HTTP/2, whose code is in several packages (http2Packages).
-var knownHTTP2 = []KnownWait{
-	{in: "(*ClientConn).RoundTrip", what: responseOfHTTP},
-	{in: "(*ClientConn).roundTrip", what: responseOfHTTP},
-}
-
 // knownIn has the known waits by the function that waits.
 var knownIn = map[string]*KnownWait{}
 
 func init() {
-	for _, k := range knownHTTP2 {
+	for _, method := range []string{"RoundTrip", "roundTrip"} {
 		for _, pkg := range idle.HTTP2Packages {
-			k.in = pkg[0] + "(*" + pkg[1] + strings.TrimPrefix(k.in, "(*")
-			knownWaits = append(knownWaits, k)
-			k.in = "(*" + k.in[len(pkg[0]+"(*"+pkg[1]):]
+			knownWaits = append(knownWaits, KnownWait{in: pkg[0] + "(*" + pkg[1] + "ClientConn)." + method, what: responseOfHTTP})
 		}
 	}
 	for i := range knownWaits {

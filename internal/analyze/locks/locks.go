@@ -1,13 +1,13 @@
 // Package locks finds what goroutines wait for, who has it meanwhile, and the chains of such waits. Command, page and top call [Find] and
-// [FindWaits], and a survey adds samples to [Sums].
+// [FindWaits], and a survey adds samples to [Sums]. Times without a unit are in µs.
 //
 // # Files
 //
 // Chains of waits use all the rest:
 //
-//   - waits.go: which waits, and their sums; waitchain.go, waitpools.go, waitsides.go, wakers.go, waittargets.go
-//   - locks.go: sums of waits by object; groups.go, list.go, names.go, idle.go, counted.go
-//   - holdersums.go: who held a lock meanwhile; holdchannels.go, handover.go, holders.go, stays.go
+//   - waits.go: which waits, and their sums; waitchain.go, waitpools.go, poolholders.go, waitsides.go, wakers.go, waittargets.go
+//   - locks.go: sums of waits by object; groups.go, list.go, names.go, idle.go, waitcount.go
+//   - holdersums.go: who held a lock meanwhile; holdchannels.go, handover.go, holders.go, sections.go
 //   - channels.go: who is on the other side of a channel; holdkeys.go
 //   - knownwaits.go: what functions of libraries are known to wait for; farends.go: the far ends of waits
 //   - waitpoint.go: what a stack says about a wait

@@ -35,7 +35,7 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 	var sure, maybe []int32
 	nested := false
 	for _, n := range s.inside[number] {
-		g := s.w.stays[n].goroutine
+		g := s.w.sections[n].goroutine
 		if g == x.goroutine || s.now[g] == 0 || slices.Contains(sure, g) || slices.Contains(maybe, g) {
 			continue
 		}

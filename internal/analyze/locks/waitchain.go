@@ -60,28 +60,30 @@ func (w *waitChains) begin(s *sweep) {
 	w.lists, w.next = [2][]*targetGroup{}, 0
 }
 
-// follow adds time to the node of a goroutine, and to those that keep it waiting.
-func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode, x *stretch, by link, time, at uint64, path []int32) {
-	key := chainKey{state: w.Source.State(x.status, x.stack), role: by.role, how: by.how}
-	key.frame = *w.line(x.stack)
+// chainKey returns the key of a goroutine's node, without cycle, and the site at which it waits for an object.
+func (w *waitChains) chainKey(x *stretch, by *link) (key chainKey, site *siteSums) {
+	key = chainKey{state: w.Source.State(x.status, x.stack), frame: *w.line(x.stack), role: by.role, how: by.how}
 	if by.in != nil && *by.in != key.frame {
 		key.in = *by.in
 	}
-	site := &w.none
-	if analyze.Waits(x.status) {
-		site = w.site(x.stack)
+	if !analyze.Waits(x.status) {
+		return key, &w.none
 	}
-	if analyze.Waits(x.status) {
-		if key.known = w.known(x.stack); key.known != nil {
-			key.has = *w.hasOne(x.stack, key.known.pool)
-		}
-		if name := w.farEnds.Of(x.stack); !strings.Contains(name, " from ") { // a server has many of these
-			key.peer = name
-		}
-	}
-	if site != &w.none && key.known == nil {
+	site = w.site(x.stack)
+	if key.known = w.known(x.stack); key.known != nil {
+		key.has = *w.hasOne(x.stack, key.known.pool)
+	} else if site != &w.none {
 		key.object = site.object
 	}
+	if name := w.farEnds.Of(x.stack); !strings.Contains(name, " from ") { // a server has many of these
+		key.peer = name
+	}
+	return key, site
+}
+
+// follow adds time to the node of a goroutine, and to those that keep it waiting.
+func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode, x *stretch, by link, time, at uint64, path []int32) {
+	key, site := w.chainKey(x, &by)
 	key.cycle = by.goroutine >= 0 && slices.Contains(path, by.goroutine)
 	n := w.node(parent, key)
 	n.time += time
@@ -98,7 +100,7 @@ func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode,
 	path = append(path, by.goroutine)
 	var links []link
 	if key.known == nil {
-		links = w.keeps(s, holders, x, site, at, len(path))
+		links = w.blockers(s, holders, x, site, at, len(path))
 	} else if links = w.holdersOf(s, x, key.known, at, len(path)); len(links) == 0 {
 		w.tellKnown(s, x, key.known, time, at, len(path))
 		return
@@ -187,8 +189,8 @@ func (w *waitChains) node(parent *chainNode, key chainKey) *chainNode {
 	return n
 }
 
-// keeps returns the goroutines that keep one waiting, empty if they are unknown.
-func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *siteSums, at uint64, depth int) []link {
+// blockers returns the goroutines that keep one waiting, empty if they are unknown.
+func (w *waitChains) blockers(s *sweep, holders map[int32]link, x *stretch, site *siteSums, at uint64, depth int) []link {
 	switch {
 	case analyze.IsLock(site.kind):
 		l, ok := holders[site.object]
@@ -196,7 +198,7 @@ func (w *waitChains) keeps(s *sweep, holders map[int32]link, x *stretch, site *s
 			l.goroutine = -1
 			if c := s.waiting[site.object]; c != nil {
 				if n, how := s.holder(c); n >= 0 {
-					l = link{goroutine: s.w.stays[n].goroutine, role: RoleHolds, how: how, share: 1}
+					l = link{goroutine: s.w.sections[n].goroutine, role: RoleHolds, how: how, share: 1}
 				}
 			}
 			holders[site.object] = l

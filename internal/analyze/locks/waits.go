@@ -87,7 +87,7 @@ func (w *waitChains) find() (*Waits, error) {
 	if w.farEnds, err = NewFarEnds(w.Samples); err != nil {
 		return nil, err
 	}
-	w.stayFinder = newStayFinder(newHoldIndex(w.Sums))
+	w.sectionFinder = newSectionFinder(newHoldIndex(w.Sums))
 	w.interest, w.watch = w.isOfInterest, w
 	if err := cmp.Or(w.readAll(nil), w.err); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (w *waitChains) find() (*Waits, error) {
 // chains are in waitchain.go; which targets share a chain is in waittargets.go. Ids of goroutines are those of the stream.
 type waitChains struct {
 	*Sums
-	*stayFinder
+	*sectionFinder
 	o       WaitOptions
 	lines   []*tachyon.Frame // by stack: the innermost line of the program's own code
 	matches []int8           // by stack: 1: has a function that matches, 2: has none
@@ -358,15 +358,6 @@ func (n *chainNode) plus(x *chainNode) {
 }
 
 func compareIn(a, b *HolderFrame) int {
-	if a == nil || b == nil {
-		return cmp.Compare(min(1, lineOf(a)), min(1, lineOf(b)))
-	}
+	a, b = cmp.Or(a, &HolderFrame{}), cmp.Or(b, &HolderFrame{})
 	return cmp.Or(cmp.Compare(a.Func, b.Func), cmp.Compare(a.Line, b.Line))
-}
-
-func lineOf(f *HolderFrame) int {
-	if f == nil {
-		return 0
-	}
-	return f.Line
 }

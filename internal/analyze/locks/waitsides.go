@@ -87,19 +87,19 @@ func (w *waitChains) share(all []int32, role string, depth int) (list []link) {
 func (w *waitChains) sides(s *sweep, waiter int32, site *siteSums, keys []int32, role string) (sure, maybe []int32) {
 	for _, key := range keys {
 		for _, n := range s.inside[key] {
-			st := &s.w.stays[n]
-			now := s.now[st.goroutine]
-			if st.goroutine == waiter || now == 0 || !w.mayEnd(s.w.stretches.At(now-1), site) {
+			sec := &s.w.sections[n]
+			now := s.now[sec.goroutine]
+			if sec.goroutine == waiter || now == 0 || !w.mayEnd(s.w.stretches.At(now-1), site) {
 				continue
 			}
 			switch {
-			case role == RoleHolds && w.hasPlace(st, site), role == RoleOtherSide && w.wasAt(s.w.goroutines[st.goroutine], site):
-				if !slices.Contains(sure, st.goroutine) {
-					sure = append(sure, st.goroutine)
+			case role == RoleHolds && w.hasPlace(sec, site), role == RoleOtherSide && w.wasAt(s.w.goroutines[sec.goroutine], site):
+				if !slices.Contains(sure, sec.goroutine) {
+					sure = append(sure, sec.goroutine)
 				}
-			case role == RoleHolds && st.object != 0 || len(maybe) == maxMaybe:
-			case !slices.Contains(maybe, st.goroutine):
-				maybe = append(maybe, st.goroutine)
+			case role == RoleHolds && sec.object != 0 || len(maybe) == maxMaybe:
+			case !slices.Contains(maybe, sec.goroutine):
+				maybe = append(maybe, sec.goroutine)
 			}
 		}
 	}
@@ -170,12 +170,12 @@ func (w *waitChains) mayEnd(x *stretch, site *siteSums) bool {
 	return other == &w.none || other.frame.Func != site.frame.Func
 }
 
-// hasPlace reports whether a stay is of a place in a site's channel. Variables of a function may be another channel in each call.
-func (w *waitChains) hasPlace(st *stay, site *siteSums) bool {
-	if st.object != 0 {
-		return st.object == site.object
+// hasPlace reports whether a section is of a place in a site's channel. Variables of a function may be another channel in each call.
+func (w *waitChains) hasPlace(sec *section, site *siteSums) bool {
+	if sec.object != 0 {
+		return sec.object == site.object
 	}
-	return w.holdIndex.objects[site.object].sides.only && !strings.HasPrefix(w.keys[st.key].Root, "func ")
+	return w.holdIndex.objects[site.object].sides.only && !strings.HasPrefix(w.keys[sec.key].Root, "func ")
 }
 
 // wasAt reports whether a goroutine was seen waiting on the other side of a site's channels, in the opposite direction.

@@ -8,15 +8,16 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A stay is a time in which a goroutine is where it holds a lock.
-type stay struct {
+// A section is the time of a goroutine in a critical section: in one call of a function, while it holds a lock. For chains of waits, calls that have a
+// connection of a pool, or that may send to or receive from a channel, are sections too.
+type section struct {
 	goroutine  int32 // index into window.goroutines
 	key        int32 // -1: the goroutine was given the lock, but has not run since
 	object     int32 // 0: unknown
 	how        how
 	read       bool
 	begin, end uint64 // µs
-	handed     uint32 // how often waits for the object ended meanwhile, so that these are several holds
+	handovers  uint32 // how often waits for the object ended meanwhile, so that these are several holds
 }
 
 // how is how well something is known.
@@ -36,10 +37,10 @@ type stretch struct {
 	stack      uint32
 	status     tachyon.Status
 	waits      int32 // object that the goroutine waits for, 0: none
-	target     bool  // see stayFinder.interest
+	target     bool  // see sectionFinder.interest
 	again      bool  // the goroutine has run since the stretch before, which has the same stack
 	unselected bool  // the samples are not selected
-	stays      []int32
+	sections   []int32
 }
 
 // stackHolds is what a stack says about locks.
@@ -61,7 +62,7 @@ type stackHold struct {
 type lockUser struct {
 	number int32 // in the window, plus 1
 	last   int32 // its latest stretch in the window, plus 1
-	open   []openStay
+	open   []openSection
 	waited *siteSums // the lock for which it waited until just now
 	stack  uint32    // of that wait
 	in     uint32    // the stack that called Lock then
@@ -69,7 +70,7 @@ type lockUser struct {
 	epoch  int       // of the window that last and the indices in open are of
 }
 
-type openStay struct {
+type openSection struct {
 	stackHold
 	object int32
 	how    how
@@ -81,24 +82,24 @@ type openStay struct {
 type window struct {
 	goroutines []uint64
 	stretches  analyze.PartList[stretch]
-	stays      []stay
+	sections   []section
 }
 
-// maxStretches is the number of stretches of a window. They take some 100 bytes each with their stays.
+// maxStretches is the number of stretches of a window. They take some 100 bytes each with their sections.
 const maxStretches = 1 << 20
 
-// keptStays says where the stays of the window before are in the present one, plus 1; 0: nowhere.
-type keptStays []int32
+// carriedSections says where the sections of the window before are in the present one, plus 1; 0: nowhere.
+type carriedSections []int32
 
-// A stayFinder finds stays while samples stream by.
-type stayFinder struct {
+// A sectionFinder finds sections while samples stream by.
+type sectionFinder struct {
 	*holdIndex
-	stacks []stackHolds
-	users  analyze.States[lockUser]
-	window window
-	most   int // stretches of a window
-	epoch  int
-	kept   keptStays
+	stacks  []stackHolds
+	users   analyze.States[lockUser]
+	window  window
+	most    int // stretches of a window
+	epoch   int
+	carried carriedSections
 
 	// interest may be nil. It says which samples are of interest although they have nothing to do with
 	// locks: the targets, and those of other goroutines.
@@ -108,12 +109,12 @@ type stayFinder struct {
 	channelWaits bool // waits for channels are followed too
 }
 
-func newStayFinder(h *holdIndex) *stayFinder {
-	return &stayFinder{holdIndex: h, most: maxStretches, users: analyze.NewStates(h.Source, func(u *lockUser) bool { return len(u.open) > 0 || u.waited != nil })}
+func newSectionFinder(h *holdIndex) *sectionFinder {
+	return &sectionFinder{holdIndex: h, most: maxStretches, users: analyze.NewStates(h.Source, func(u *lockUser) bool { return len(u.open) > 0 || u.waited != nil })}
 }
 
 // holdsOf returns what a stack says about locks.
-func (f *stayFinder) holdsOf(stack uint32) *stackHolds {
+func (f *sectionFinder) holdsOf(stack uint32) *stackHolds {
 	x := analyze.At(&f.stacks, stack, f.Sums.Stacks())
 	if x.known {
 		return x
@@ -166,7 +167,7 @@ func givesUp(h *frameHold, callee *tachyon.Frame) bool {
 }
 
 // add adds a sample.
-func (f *stayFinder) add(s *analyze.Sample) {
+func (f *sectionFinder) add(s *analyze.Sample) {
 	x := f.holdsOf(s.Stack)
 	waiting := x.site != nil && analyze.Waits(s.Status)
 	target, other := false, false
@@ -204,7 +205,7 @@ func (f *stayFinder) add(s *analyze.Sample) {
 }
 
 // outOfRuntime returns a stack without waits and the runtime's functions.
-func (f *stayFinder) outOfRuntime(stack uint32) uint32 {
+func (f *sectionFinder) outOfRuntime(stack uint32) uint32 {
 	for stack != 0 && IsSync(f.Leaf(stack)) {
 		stack = f.Caller(stack)
 	}
@@ -212,7 +213,7 @@ func (f *stayFinder) outOfRuntime(stack uint32) uint32 {
 }
 
 // update makes the state of a goroutine one of the present file and window.
-func (f *stayFinder) update(s *analyze.Sample, u *lockUser) {
+func (f *sectionFinder) update(s *analyze.Sample, u *lockUser) {
 	if u.file != s.File+1 {
 		u.file, u.number = s.File+1, 0
 	}
@@ -221,8 +222,8 @@ func (f *stayFinder) update(s *analyze.Sample, u *lockUser) {
 	}
 	for i := range u.open {
 		o := &u.open[i]
-		if o.index > 0 && u.epoch+1 == f.epoch && int(o.index) <= len(f.kept) {
-			o.index = f.kept[o.index-1]
+		if o.index > 0 && u.epoch+1 == f.epoch && int(o.index) <= len(f.carried) {
+			o.index = f.carried[o.index-1]
 		} else {
 			o.index = 0
 		}
@@ -230,20 +231,20 @@ func (f *stayFinder) update(s *analyze.Sample, u *lockUser) {
 	u.epoch, u.last = f.epoch, 0
 }
 
-// follow opens and closes the stays of a goroutine. It reports whether there are others now.
-func (f *stayFinder) follow(u *lockUser, x *stackHolds, waiting bool) (changed bool) {
+// follow opens and closes the sections of a goroutine. It reports whether there are others now.
+func (f *sectionFinder) follow(u *lockUser, x *stackHolds, waiting bool) (changed bool) {
 	for i := range u.open {
 		u.open[i].seen = false
 	}
 	for _, h := range x.holds {
-		i := slices.IndexFunc(u.open, func(o openStay) bool {
+		i := slices.IndexFunc(u.open, func(o openSection) bool {
 			return o.key == h.key && o.below == h.below && o.read == h.read && o.text == h.text && o.function == h.function
 		})
 		if i >= 0 {
 			u.open[i].seen = true
 			continue
 		}
-		o := openStay{stackHold: h, seen: true}
+		o := openSection{stackHold: h, seen: true}
 		if u.waited != nil && f.enters(u, &h) {
 			o.object, o.how = u.waited.object, seen
 			if o.object < 0 || h.x == nil {
@@ -255,22 +256,22 @@ func (f *stayFinder) follow(u *lockUser, x *stackHolds, waiting bool) (changed b
 	}
 	if !waiting && u.waited != nil && x.inLock != 0 && x.inLock == u.in {
 		h := stackHold{frameHold: frameHold{key: -1}, below: x.inLock}
-		i := slices.IndexFunc(u.open, func(o openStay) bool { return o.key == -1 && o.below == h.below })
+		i := slices.IndexFunc(u.open, func(o openSection) bool { return o.key == -1 && o.below == h.below })
 		if i < 0 {
 			i = len(u.open)
-			u.open = append(u.open, openStay{stackHold: h, object: u.waited.object, how: inferred})
+			u.open = append(u.open, openSection{stackHold: h, object: u.waited.object, how: inferred})
 			changed = true
 		}
 		u.open[i].seen = true
 	}
 	n := len(u.open)
-	u.open = slices.DeleteFunc(u.open, func(o openStay) bool { return !o.seen })
+	u.open = slices.DeleteFunc(u.open, func(o openSection) bool { return !o.seen })
 	return changed || len(u.open) != n
 }
 
 // enters reports whether a goroutine that waited for a lock holds it now: it is in the same call of the
 // function, or of a caller of it.
-func (f *stayFinder) enters(u *lockUser, h *stackHold) bool {
+func (f *sectionFinder) enters(u *lockUser, h *stackHold) bool {
 	keys := f.objects[u.waited.object]
 	if keys == nil || h.x != nil && u.waited.point.read != h.read || !slices.Contains(keys.exact, h.key) && !slices.Contains(keys.weak, h.key) {
 		return false
@@ -289,7 +290,7 @@ func (f *stayFinder) enters(u *lockUser, h *stackHold) bool {
 }
 
 // stretch adds the time of a sample to the window.
-func (f *stayFinder) stretch(s *analyze.Sample, u *lockUser, object int32, target, changed bool) {
+func (f *sectionFinder) stretch(s *analyze.Sample, u *lockUser, object int32, target, changed bool) {
 	w := &f.window
 	if u.number == 0 {
 		w.goroutines = append(w.goroutines, s.Goroutine)
@@ -299,12 +300,12 @@ func (f *stayFinder) stretch(s *analyze.Sample, u *lockUser, object int32, targe
 	for i := range u.open {
 		o := &u.open[i]
 		if o.index == 0 {
-			w.stays = append(w.stays, stay{
+			w.sections = append(w.sections, section{
 				goroutine: u.number - 1, key: o.key, object: o.object, how: o.how, read: o.read, begin: begin,
 			})
-			o.index = int32(len(w.stays))
+			o.index = int32(len(w.sections))
 		}
-		w.stays[o.index-1].end = s.At
+		w.sections[o.index-1].end = s.At
 	}
 	status := s.Status &^ tachyon.Moved
 	again := (object != 0 || f.watch != nil) && s.Status&tachyon.Moved != 0
@@ -316,11 +317,11 @@ func (f *stayFinder) stretch(s *analyze.Sample, u *lockUser, object int32, targe
 	}
 	x := stretch{begin: begin, end: s.At, first: s.At, goroutine: u.number - 1, stack: s.Stack, status: status, waits: object, target: target, again: again, unselected: s.Unselected}
 	if u.last > 0 && !changed {
-		x.stays = w.stretches.At(u.last - 1).stays
+		x.sections = w.stretches.At(u.last - 1).sections
 	} else if len(u.open) > 0 {
-		x.stays = make([]int32, len(u.open))
+		x.sections = make([]int32, len(u.open))
 		for i := range u.open {
-			x.stays[i] = u.open[i].index - 1
+			x.sections[i] = u.open[i].index - 1
 		}
 	}
 	w.stretches.Add(x)

@@ -24,7 +24,7 @@ type waitCount struct {
 	known   bool                    // the profile has stops
 }
 
-// countedStops says how often a goroutine stopped: n times, and in some seconds of these, in which it was more times, perhaps more often.
+// countedStops says how often a goroutine stopped: n times. more of these are from seconds in which it may have stopped more often.
 type countedStops struct{ n, more uint64 }
 
 // A countedWait is the wait that a goroutine is in.
@@ -40,7 +40,7 @@ const inStacks = 1 << 31
 // A stopGroup is the goroutines of one go statement. Times are in µs.
 type stopGroup struct {
 	stops     uint64 // without long waits it is the number of short ones
-	more      uint64 // those of stops that may be too few
+	more      uint64 // see countedStops
 	long      uint64 // waits that were told apart
 	short     uint64 // time of the others
 	running   uint64
@@ -56,18 +56,19 @@ type siteWaits struct {
 }
 
 const (
-	// A wait with so many samples was told apart from those before and after: it was still the same one at two ticks
-	// or more after the one that found it.
+	// toldApart is the number of samples from which on a wait counts as one, and not as several short ones that follow each other.
 	toldApart = 4
 
-	// mostElse is the share of the short waits' time that may be at other places. The waits there may be shorter, so their share of the
+	// mostElsewhere is the share of the short waits' time that may be at other places. The waits there may be shorter, so their share of the
 	// stops may be larger.
-	mostElse = 0.01
+	mostElsewhere = 0.01
 
 	// mostUnsure is the share of stops, or of the time of waits, that may be unknown in a number that is printed without "at least".
 	mostUnsure = 0.04
 
-	mostMore = 0.1 // the share of stops in seconds in which there may have been more: few of the times between visits in these are meant
+	// mostMore is the share of stops in seconds in which there may have been more, up to which a number is exact. A second has many
+	// visits, and stops may be missing between few of them.
+	mostMore = 0.1
 
 	slice  = 10 * time.Millisecond // a goroutine that runs for so long may be preempted
 	starve = time.Millisecond      // a Mutex for which a goroutine has waited for so long is handed over, see sync.Mutex
@@ -233,7 +234,7 @@ func (c *waitCount) count(o *objectSums) {
 // shortWaits returns how many short waits the group had for an object, of the time here, and whether that is exact. Otherwise it is a
 // lower limit, which is 0 if nothing is known.
 func (g *stopGroup) shortWaits(here uint64, lock bool) (n float64, exact bool) {
-	if float64(g.short-here) > mostElse*float64(g.short) {
+	if float64(g.short-here) > mostElsewhere*float64(g.short) {
 		return 0, false
 	}
 	n = float64(g.stops-min(g.stops, g.long)) * float64(here) / float64(g.short)
