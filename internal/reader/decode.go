@@ -270,6 +270,25 @@ func (d *decoder) kept(encoding wire.Encoding, depth int) (int, error) {
 	return 0, nil
 }
 
+// fill moves the bytes that are not decoded yet to the start of the buffer and reads more
+// data after them.
+func (d *decoder) fill() error {
+	n := copy(d.buf, d.buf[d.pos:d.end])
+	d.base += int64(d.pos)
+	d.pos, d.end = 0, n
+	for !d.eof && d.end < len(d.buf)-padding {
+		n, err := d.src.Read(d.buf[d.end : len(d.buf)-padding])
+		d.end += n
+		if err == io.EOF {
+			d.eof = true
+		} else if err != nil {
+			return d.readError(err)
+		}
+	}
+	clear(d.buf[d.end:])
+	return nil
+}
+
 // finish compares the numbers of samples and threads with those in the header. It is called
 // at the end of the data.
 func (d *decoder) finish(threads int) error {

@@ -1,9 +1,6 @@
 package reader
 
-import (
-	"encoding/binary"
-	"io"
-)
+import "encoding/binary"
 
 // indices decodes len(dst) frame indices.
 func (d *decoder) indices(dst []uint32) error {
@@ -76,23 +73,4 @@ func (d *decoder) longUvarint(p int) (uint64, int) {
 		return 0, d.end + 1
 	}
 	return v, p + n
-}
-
-// fill moves the bytes that are not decoded yet to the start of the buffer and reads more
-// data after them.
-func (d *decoder) fill() error {
-	n := copy(d.buf, d.buf[d.pos:d.end])
-	d.base += int64(d.pos)
-	d.pos, d.end = 0, n
-	for !d.eof && d.end < len(d.buf)-padding {
-		n, err := d.src.Read(d.buf[d.end : len(d.buf)-padding])
-		d.end += n
-		if err == io.EOF {
-			d.eof = true
-		} else if err != nil {
-			return d.readError(err)
-		}
-	}
-	clear(d.buf[d.end:])
-	return nil
 }

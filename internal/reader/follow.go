@@ -29,7 +29,7 @@ type Follower struct {
 	src  followed
 	size int64 // for which the numbering has a budget
 
-	ahead []uint64 // by thread: samples that came before their records; the records will have them again
+	early []uint64 // by thread: how many of its next samples in the file were passed on before, by pending
 	batch *Batch   // to fill
 
 	strings []string

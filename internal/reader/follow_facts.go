@@ -21,10 +21,11 @@ func (f *Follower) tables(st *unfinished.State) error {
 	frames := f.r.Frames()
 	for n := 0; n < len(st.Frames); {
 		e := entry{b: st.Frames, n: n}
-		frame, err := f.frame(&e)
-		if err != nil {
-			return f.r.errorAt(0, "the journal's frame %d: %w", len(frames), err)
+		frame, file, fn := e.frame(f.r.header.Layout, len(f.strings))
+		if e.err != nil {
+			return f.r.errorAt(0, "the journal's frame %d: %w", len(frames), e.err)
 		}
+		frame.File, frame.Func = f.strings[file], f.strings[fn]
 		frames, n = append(frames, frame), e.n
 	}
 	f.r.setFrames(frames)
@@ -32,18 +33,6 @@ func (f *Follower) tables(st *unfinished.State) error {
 	f.known.NStrings += st.NStrings
 	f.known.Frames += len(st.Frames)
 	return nil
-}
-
-func (f *Follower) frame(e *entry) (out tachyon.Frame, err error) {
-	file, fn := e.index(len(f.strings)), e.index(len(f.strings))
-	out.Line = e.int32()
-	if f.r.header.Layout == tachyon.CPython315 {
-		out.Span = tachyon.Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
-	}
-	if e.err == nil {
-		out.File, out.Func = f.strings[file], f.strings[fn]
-	}
-	return out, e.err
 }
 
 // facts reads what is new in the metadata.

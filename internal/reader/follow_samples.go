@@ -29,11 +29,11 @@ func (f *Follower) read(news News) error {
 func (f *Follower) deliver(news News) {
 	b := f.n.batch
 	b.Stacks = f.n.stacks[:len(f.n.stacks):len(f.n.stacks)]
-	f.ahead = append(f.ahead, make([]uint64, len(f.n.threads)-len(f.ahead))...)
+	f.early = append(f.early, make([]uint64, len(f.n.threads)-len(f.early))...)
 	list := b.Samples[:0]
 	for _, s := range b.Samples {
-		if f.ahead[s.Thread] > 0 {
-			f.ahead[s.Thread]--
+		if f.early[s.Thread] > 0 {
+			f.early[s.Thread]--
 			continue
 		}
 		list = append(list, s)
@@ -49,8 +49,8 @@ func (f *Follower) pass(b *Batch, news News) {
 	b.Samples, b.Threads = b.Samples[:0], b.Threads[:0]
 }
 
-// pending passes on the repeats that the writer has not made records of. Later they come again, in
-// records.
+// pending passes on the repeats that the file does not have yet: b has REPEAT records of them ([tachyon] describes these), as the writer
+// would make them now. Later they come again, in the file.
 func (f *Follower) pending(b []byte, news News) error {
 	f.n.begin(f.batch)
 	out := f.n.batch
@@ -61,10 +61,10 @@ func (f *Follower) pending(b []byte, news News) error {
 		if err := f.n.find(id, interpreter, f.r.header.Start); err != nil {
 			return f.r.errorAt(0, "%w", err)
 		}
-		f.ahead = append(f.ahead, make([]uint64, len(f.n.threads)-len(f.ahead))...)
+		f.early = append(f.early, make([]uint64, len(f.n.threads)-len(f.early))...)
 		th := &f.n.threads[f.n.last]
 		begins := th.begin()
-		known, time := f.ahead[f.n.last], th.time
+		known, time := f.early[f.n.last], th.time
 		for i := range count {
 			since, k := binary.Uvarint(b)
 			status := tachyon.Status(b[k])
@@ -78,7 +78,7 @@ func (f *Follower) pending(b []byte, news News) error {
 				})
 			}
 		}
-		f.ahead[f.n.last] = max(known, count)
+		f.early[f.n.last] = max(known, count)
 	}
 	out.Stacks = f.n.stacks[:len(f.n.stacks):len(f.n.stacks)]
 	f.pass(out, news)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 			return nil, err
 		}
 		slices.SortStableFunc(m.Goroutines, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.ID, b.ID) })
-		m.Objects = latest(m.Objects)
+		m.Objects = lastOfEach(m.Objects, func(o tachyon.Object) int32 { return o.Number })
 	}
 	return m, nil
 }
@@ -48,7 +49,7 @@ func (r *Reader) Overview() (*tachyon.Metadata, error) {
 // strings returns the metadata in the string table, with or without goroutines.
 func (r *Reader) strings(goroutines bool) (*tachyon.Metadata, error) {
 	m := &tachyon.Metadata{}
-	for _, s := range r.kept().spare {
+	for _, s := range r.loaded().spare {
 		kind, ok := metadataKind(s.text)
 		if !ok || kind == tachyon.KindGoroutines && !goroutines {
 			continue
@@ -64,7 +65,7 @@ func (r *Reader) strings(goroutines bool) (*tachyon.Metadata, error) {
 // is "gotach". Their text is that of the file.
 func (r *Reader) MetadataObjects() []string {
 	var list []string
-	for _, s := range r.kept().spare {
+	for _, s := range r.loaded().spare {
 		if _, ok := metadataKind(s.text); ok {
 			list = append(list, s.text)
 		}
@@ -138,25 +139,12 @@ func decodeMetadata(m *tachyon.Metadata, kind, s string) error {
 	return nil
 }
 
-// latest sorts objects by number and leaves out all but the last one of each number.
-func latest(list []tachyon.Object) []tachyon.Object {
-	slices.SortStableFunc(list, func(a, b tachyon.Object) int { return cmp.Compare(a.Number, b.Number) })
-	out := list[:0]
-	for i := range list {
-		if n := len(out); n > 0 && out[n-1].Number == list[i].Number {
-			out = out[:n-1]
-		}
-		out = append(out, list[i])
-	}
-	return out
-}
-
 // VerifyChecksum compares the sample region and the record section with their checksums in the
 // file's metadata. It returns false if there is no checksum of the samples, as in files of other
 // writers. The error for a wrong checksum is a [*FormatError] that wraps [ErrChecksum].
 func (r *Reader) VerifyChecksum() (present bool, err error) {
 	m := &tachyon.Metadata{}
-	for _, s := range r.kept().spare {
+	for _, s := range r.loaded().spare {
 		if kind, ok := metadataKind(s.text); ok && kind == tachyon.KindChecksum {
 			if err := decodeMetadata(m, kind, s.text); err != nil {
 				return false, r.errorAt(s.offset, "metadata of kind %q: %w", kind, err)
@@ -174,6 +162,32 @@ func (r *Reader) VerifyChecksum() (present bool, err error) {
 		return true, r.errorAt(tachyon.HeaderSize, "sample region: %w: CRC-32C %08x, want %08x", ErrChecksum, got, want)
 	}
 	return true, r.verifySection()
+}
+
+// verifySection compares the record section with its checksum.
+func (r *Reader) verifySection() error {
+	if r.section.Length == 0 {
+		return nil
+	}
+	got, err := r.sum(r.section.Offset, r.section.Length)
+	if err == nil && got != r.section.CRC32C {
+		err = r.errorAt(r.section.Offset, "record section: %w: CRC-32C %08x, want %08x", ErrChecksum, got, r.section.CRC32C)
+	}
+	return err
+}
+
+// sum returns the CRC-32C of a part of the file.
+func (r *Reader) sum(offset, length int64) (uint32, error) {
+	var sum checksum
+	// A SectionReader is no io.WriterTo, so Copy uses its own small buffer.
+	n, err := io.Copy(&sum, io.NewSectionReader(r.src, offset, length))
+	if err == nil && n < length {
+		err = io.EOF
+	}
+	if err != nil {
+		return 0, r.ioError(offset+n, err)
+	}
+	return uint32(sum), nil
 }
 
 // A checksum is the CRC-32C of the bytes written to it.

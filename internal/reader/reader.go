@@ -35,13 +35,12 @@
 // Most use only those after them.
 //
 //   - follow.go, follow_samples.go, follow_facts.go, follow_source.go: a file that is being written, again and again
-//   - objects.go: which frames have numbers of objects
-//   - facts.go: Stream, and what every stream can say: weights, goroutines, objects
+//   - stream.go: Stream, which is what can be asked of a file or of a part of one
 //   - unfinished.go: file and journal read as one
 //   - samples.go: samples one by one
-//   - metadata.go, objectrecords.go, records.go: session, objects and goroutines
+//   - metadata.go: session, checksums; records.go: goroutines, objects and stops
 //   - batches.go, numbering.go, lists.go: samples with numbers for threads and stacks
-//   - decode.go: bytes become samples; the only code that reads their records
+//   - decode.go, decodenumbers.go: bytes become samples; the only code that reads their records
 //   - zstd.go, ahead.go: decompression, in a goroutine of its own
 //   - reader.go, tables.go: Open, header, footer, strings and frames
 //   - errors.go: what is wrong with a file, and at which offset
@@ -89,7 +88,7 @@ type Reader struct {
 // tables are the parts of a file that a Reader keeps in memory.
 type tables struct {
 	frames []tachyon.Frame
-	spare  []spareString // strings after the last one that a frame uses
+	spare  []tableString // strings after the last one that a frame uses; metadata are among them
 }
 
 // Open opens a file. On Unix it maps the file into memory; on other systems it reads the
@@ -180,7 +179,7 @@ func (r *Reader) Statistics() *tachyon.Statistics { return r.stats }
 
 // Frames returns the frame table. The elements of [tachyon.Sample].Stack are indices into
 // it. The Reader owns the slice; the caller must not change it.
-func (r *Reader) Frames() []tachyon.Frame { return r.kept().frames }
+func (r *Reader) Frames() []tachyon.Frame { return r.loaded().frames }
 
 // Compact frees the memory of the file's tables. They are read again when they are needed. If that fails, for example
 // because the file was truncated or the Reader closed meanwhile, the file has no frames from then on. Compact is for programs that open very many
@@ -191,8 +190,8 @@ func (r *Reader) Compact() {
 	}
 }
 
-// kept returns the tables, and reads them again after Compact.
-func (r *Reader) kept() *tables {
+// loaded returns the tables, and reads them again after Compact.
+func (r *Reader) loaded() *tables {
 	if t := r.tables.Load(); t != nil {
 		return t
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"io"
 	"iter"
 	"slices"
 
@@ -15,7 +14,7 @@ import (
 
 // findSection looks for the record section, which ends at the file offset end. It returns the offset
 // at which the bytes before it end.
-func (r *Reader) findSection(strings []spareString, end int64) (int64, error) {
+func (r *Reader) findSection(strings []tableString, end int64) (int64, error) {
 	for i := len(strings) - 1; i >= 0; i-- {
 		kind, ok := metadataKind(strings[i].text)
 		if !ok || kind != tachyon.KindRecords {
@@ -43,22 +42,53 @@ func (r *Reader) findSection(strings []spareString, end int64) (int64, error) {
 // valid until the next iteration; its labels may be kept. An error comes with a nil goroutine and ends
 // the iteration. It is a [*FormatError] if the file is damaged.
 func (r *Reader) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
-	return func(yield func(*tachyon.Goroutine, error) bool) {
-		one := func(g *tachyon.Goroutine) error {
-			if !yield(g, nil) {
+	return each(func(pass func(*tachyon.Goroutine) error) error {
+		if err := r.oldGoroutines(pass); err != nil {
+			return err
+		}
+		return r.records(func(rec decode.Record) error {
+			if rec.Goroutine == nil {
+				return nil
+			}
+			return pass(rec.Goroutine)
+		})
+	})
+}
+
+// Objects yields the descriptions of objects in the order of the file, without keeping them. An
+// object may come several times; the last description counts. An error comes with a nil object and
+// ends the iteration.
+func (r *Reader) Objects() iter.Seq2[*tachyon.Object, error] {
+	return each(func(pass func(*tachyon.Object) error) error {
+		return r.blocks(func(b []byte) (int, error) {
+			return decode.Objects(b, func(text []byte) error {
+				o := &tachyon.Object{}
+				if err := json.Unmarshal(text, o); err != nil {
+					return err
+				}
+				return pass(o)
+			})
+		})
+	})
+}
+
+// Stops yields how often goroutines stopped running, in order of time, about a second at a time. A *Stops is valid until the next
+// one. There may be several with the same Until. An error comes with nil and ends the iteration.
+func (r *Reader) Stops() iter.Seq2[*tachyon.Stops, error] {
+	return each(func(pass func(*tachyon.Stops) error) error {
+		return r.blocks(func(b []byte) (int, error) { return decode.Stops(b, pass) })
+	})
+}
+
+// each yields what read passes on, and then its error, unless that is errStop.
+func each[T any](read func(pass func(*T) error) error) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		err := read(func(x *T) error {
+			if !yield(x, nil) {
 				return errStop
 			}
 			return nil
-		}
-		err := r.oldGoroutines(one)
-		if err == nil {
-			err = r.records(func(rec decode.Record) error {
-				if rec.Goroutine == nil {
-					return nil
-				}
-				return one(rec.Goroutine)
-			})
-		}
+		})
 		if err != nil && err != errStop {
 			yield(nil, err)
 		}
@@ -90,13 +120,13 @@ func (r *Reader) FirstWeights() ([]FirstWeight, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sortWeights(list), nil
+	return lastOfEach(list, func(w FirstWeight) uint64 { return w.Goroutine }), nil
 }
 
 // oldGoroutines calls yield with the goroutines that are in a metadata string, as they were before there was
 // a record section. It returns yield's error errStop as it is.
 func (r *Reader) oldGoroutines(yield func(*tachyon.Goroutine) error) error {
-	for _, s := range r.kept().spare {
+	for _, s := range r.loaded().spare {
 		kind, ok := metadataKind(s.text)
 		if !ok || kind != tachyon.KindGoroutines {
 			continue
@@ -114,22 +144,6 @@ func (r *Reader) oldGoroutines(yield func(*tachyon.Goroutine) error) error {
 		}
 	}
 	return nil
-}
-
-// sortWeights sorts weights by goroutine. Of several of a goroutine the last one counts.
-func sortWeights(list []FirstWeight) []FirstWeight {
-	byID := func(a, b FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) }
-	if !slices.IsSortedFunc(list, byID) {
-		slices.SortStableFunc(list, byID)
-	}
-	out := list[:0]
-	for i := range list {
-		if n := len(out); n > 0 && out[n-1].Goroutine == list[i].Goroutine {
-			out = out[:n-1]
-		}
-		out = append(out, list[i])
-	}
-	return out
 }
 
 // records calls yield with all records of the section. It returns yield's error errStop as it is.
@@ -259,28 +273,18 @@ func weightOf(g *tachyon.Goroutine) int64 {
 	return n
 }
 
-// verifySection compares the record section with its checksum.
-func (r *Reader) verifySection() error {
-	if r.section.Length == 0 {
-		return nil
+// lastOfEach sorts a list by number and leaves out all but the last one of each number.
+func lastOfEach[T any, N cmp.Ordered](list []T, number func(T) N) []T {
+	order := func(a, b T) int { return cmp.Compare(number(a), number(b)) }
+	if !slices.IsSortedFunc(list, order) {
+		slices.SortStableFunc(list, order)
 	}
-	got, err := r.sum(r.section.Offset, r.section.Length)
-	if err == nil && got != r.section.CRC32C {
-		err = r.errorAt(r.section.Offset, "record section: %w: CRC-32C %08x, want %08x", ErrChecksum, got, r.section.CRC32C)
+	out := list[:0]
+	for i := range list {
+		if n := len(out); n > 0 && number(out[n-1]) == number(list[i]) {
+			out = out[:n-1]
+		}
+		out = append(out, list[i])
 	}
-	return err
-}
-
-// sum returns the CRC-32C of a part of the file.
-func (r *Reader) sum(offset, length int64) (uint32, error) {
-	var sum checksum
-	// A SectionReader is no io.WriterTo, so Copy uses its own small buffer.
-	n, err := io.Copy(&sum, io.NewSectionReader(r.src, offset, length))
-	if err == nil && n < length {
-		err = io.EOF
-	}
-	if err != nil {
-		return 0, r.ioError(offset+n, err)
-	}
-	return uint32(sum), nil
+	return out
 }

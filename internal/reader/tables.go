@@ -11,8 +11,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A spareString is a string and its offset in the file.
-type spareString struct {
+// A tableString is a string of the string table and its offset in the file.
+type tableString struct {
 	offset int64
 	text   string
 }
@@ -74,12 +74,12 @@ func (r *Reader) readTables(end int64) error {
 
 // readStrings reads the string table at the start of b. base is its offset in the file. It
 // returns the strings and the length n of the table in bytes.
-func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, err error) {
+func (r *Reader) readStrings(b []byte, base int64) (list []tableString, n int, err error) {
 	count := int(r.footer.Strings)
 	if uint64(r.footer.Strings) > uint64(len(b)) {
 		return nil, 0, r.errorAt(r.Size()-tachyon.FooterSize, "%d strings do not fit into %d bytes", r.footer.Strings, len(b))
 	}
-	list = make([]spareString, count)
+	list = make([]tableString, count)
 	text := string(b)
 	for i := range list {
 		size, k := binary.Uvarint(b[n:])
@@ -89,7 +89,7 @@ func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, e
 		if size > uint64(len(b)-n-k) {
 			return nil, 0, r.errorAt(base+int64(n), "string %d of %d has %d bytes, but only %d are left in the table", i, count, size, len(b)-n-k)
 		}
-		list[i] = spareString{base + int64(n), text[n+k : n+k+int(size)]}
+		list[i] = tableString{base + int64(n), text[n+k : n+k+int(size)]}
 		n += k + int(size)
 	}
 	return list, n, nil
@@ -98,7 +98,7 @@ func (r *Reader) readStrings(b []byte, base int64) (list []spareString, n int, e
 // readFrames reads the frame table at the start of b. base is its offset in the file. It
 // returns the frames, the length n of the table in bytes and the number of strings up to the last one
 // that a frame uses.
-func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (list []tachyon.Frame, n, used int, err error) {
+func (r *Reader) readFrames(b []byte, base int64, strings []tableString) (list []tachyon.Frame, n, used int, err error) {
 	shortest := 3 // bytes of an entry
 	if r.header.Layout == tachyon.CPython315 {
 		shortest = 7
@@ -110,17 +110,12 @@ func (r *Reader) readFrames(b []byte, base int64, strings []spareString) (list [
 	list = make([]tachyon.Frame, count)
 	for i := range list {
 		e := entry{b: b, n: n}
-		f := &list[i]
-		file, fn := e.index(len(strings)), e.index(len(strings))
-		f.Line = e.int32()
-		if r.header.Layout == tachyon.CPython315 {
-			// +1 wraps around like the writer's -1, so no value is lost.
-			f.Span = tachyon.Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
-		}
+		f, file, fn := e.frame(r.header.Layout, len(strings))
 		if e.err != nil {
 			return nil, 0, 0, r.errorAt(base+int64(e.n), "frame %d of %d: %w", i, count, e.err)
 		}
 		f.File, f.Func = strings[file].text, strings[fn].text
+		list[i] = f
 		used = max(used, file+1, fn+1)
 		n = e.n
 	}
@@ -132,6 +127,17 @@ type entry struct {
 	b   []byte
 	n   int
 	err error
+}
+
+// frame decodes the entry. It returns the frame without its strings, and their indices into the table of so many strings.
+func (e *entry) frame(layout tachyon.Layout, strings int) (f tachyon.Frame, file, fn int) {
+	file, fn = e.index(strings), e.index(strings)
+	f.Line = e.int32()
+	if layout == tachyon.CPython315 {
+		// +1 wraps around like the writer's -1, so no value is lost.
+		f.Span = tachyon.Span{Lines: e.int32(), Column: e.int32() + 1, Columns: e.int32(), Opcode: int16(e.byte()+1) & 0xff}
+	}
+	return f, file, fn
 }
 
 // index reads an index into the string table.

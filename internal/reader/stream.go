@@ -38,11 +38,17 @@ func ListObjects(s Stream) ([]tachyon.Object, error) {
 		}
 		list = append(list, *o)
 	}
-	return latest(list), nil
+	return lastOfEach(list, func(o tachyon.Object) int32 { return o.Number }), nil
 }
 
 // Micros converts µs, the unit of times in a file, to a Duration. If us is too large, it
 // returns the longest Duration in whole µs.
 func Micros(us uint64) time.Duration {
 	return time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
+}
+
+// IsObject reports whether a frame's line is the number of an object; see [tachyon.Object].
+func IsObject(f *tachyon.Frame) bool {
+	n := len(f.Func)
+	return f.File == "" && f.Line > 0 && n > 2 && f.Func[0] == '[' && f.Func[n-1] == ']'
 }
