@@ -119,7 +119,7 @@ func (r *recorder) Gone(id uint64) {
 	k.ended = true
 	r.alive(k, -1)
 	if k.told && k.untold() {
-		r.write1(k) // until then readers of an unfinished file take it to be alive
+		r.addRecord(k) // until then readers of an unfinished file take it to be alive
 	}
 	switch {
 	case !k.seen:
@@ -168,7 +168,7 @@ func (r *recorder) forget(k *goroutine) {
 		r.flush() // its samples come first
 	}
 	if k.untold() {
-		r.write1(k)
+		r.addRecord(k)
 	}
 	if r.err() == nil {
 		if err := r.sink.Forget(k.ID, k.interpreter); err != nil {

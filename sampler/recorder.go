@@ -132,9 +132,7 @@ func (r *recorder) flush() {
 		return
 	}
 	if r.err() == nil && len(r.objects.Fresh) > 0 {
-		if err := r.sink.WriteRecords(&tachyon.Records{Objects: r.objects.Fresh}); err != nil {
-			r.Fail(err)
-		}
+		r.writeRecords(&tachyon.Records{Objects: r.objects.Fresh})
 		r.objects.Fresh = r.objects.Fresh[:0]
 	}
 	if r.err() == nil {

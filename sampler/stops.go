@@ -47,8 +47,6 @@ func (r *recorder) tellStops(all bool) {
 		return
 	}
 	if s := r.takeStops(); s != nil {
-		if err := r.sink.WriteRecords(&tachyon.Records{Stops: s}); err != nil {
-			r.Fail(err)
-		}
+		r.writeRecords(&tachyon.Records{Stops: s})
 	}
 }

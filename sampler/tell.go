@@ -8,9 +8,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// What the recorder knows about goroutines goes to the sink in parts, as tachyon.Records says. A
-// goroutine's first part waits until tellAfter has passed since its first sample. Most short
-// goroutines have ended by then, and one part has all about them.
+// What the recorder knows of a goroutine goes to the sink in several records, as tachyon.Records says. The
+// first one waits until tellAfter has passed since the goroutine's first sample. Most short
+// goroutines have ended by then, and one record has all about them.
 const (
 	tellAfter     = 40 * time.Millisecond
 	progressEvery = 40 * time.Millisecond
@@ -21,7 +21,7 @@ const (
 type telling struct {
 	queued   bool          // in recorder.queue
 	since    time.Duration // when it was queued
-	told     bool          // the sink has its first part, in this part of the session
+	told     bool          // the sink has its first record in this part of the session
 	toldLast time.Duration // the Last that the sink has
 }
 
@@ -30,7 +30,7 @@ func (k *goroutine) untold() bool {
 	return k.sampled && (!k.told || k.last != k.toldLast || len(k.labels) > 0)
 }
 
-// news queues a goroutine that has a first part, or new labels, for the sink.
+// news queues a goroutine of which the sink is to get a first record, or new labels.
 func (r *recorder) news(k *goroutine) {
 	if k.sampled && !k.queued {
 		k.queued, k.since = true, r.now
@@ -46,12 +46,12 @@ func (r *recorder) tell(all bool) {
 			break
 		}
 		if k.queued {
-			r.write1(k)
+			r.addRecord(k)
 		}
 		r.queue[0] = nil // append copies the others when their array is full
 		r.queue = r.queue[1:]
 	}
-	r.writeRecords()
+	r.flushRecords()
 }
 
 // Counted passes on the session's progress from time to time.
@@ -83,31 +83,37 @@ func (r *recorder) progress() {
 	}
 	st := r.stats()
 	st.Duration, st.Counts = r.now-r.part, st.Since(r.told)
-	if err := r.sink.WriteRecords(&tachyon.Records{Progress: st.progress()}); err != nil {
+	r.writeRecords(&tachyon.Records{Progress: st.progress()})
+}
+
+// writeRecords passes records to the sink.
+func (r *recorder) writeRecords(records *tachyon.Records) {
+	if r.err() != nil {
+		return
+	}
+	if err := r.sink.WriteRecords(records); err != nil {
 		r.Fail(err)
 	}
 }
 
-// write1 adds a goroutine's next part to the batch of records.
-func (r *recorder) write1(k *goroutine) {
+// addRecord adds a goroutine's next record to those that wait.
+func (r *recorder) addRecord(k *goroutine) {
 	r.records = append(r.records, r.next(k))
 	if len(r.records) == maxTold {
-		r.writeRecords()
+		r.flushRecords()
 	}
 }
 
-// writeRecords passes the waiting records to the sink.
-func (r *recorder) writeRecords() {
-	if len(r.records) > 0 && r.err() == nil {
-		if err := r.sink.WriteRecords(&tachyon.Records{Goroutines: r.records}); err != nil {
-			r.Fail(err)
-		}
+// flushRecords passes the waiting records to the sink.
+func (r *recorder) flushRecords() {
+	if len(r.records) > 0 {
+		r.writeRecords(&tachyon.Records{Goroutines: r.records})
 	}
 	clear(r.records) // drops the labels
 	r.records = r.records[:0]
 }
 
-// next returns a goroutine's next part.
+// next returns a goroutine's next record.
 func (r *recorder) next(k *goroutine) tachyon.Goroutine {
 	g := tachyon.Goroutine{ID: k.ID, Last: micros(k.last - r.part), Labels: k.labels}
 	if !k.told {
