@@ -61,11 +61,11 @@ func (g cpuGroup) quota() float64 {
 			b, _ := os.ReadFile(path.Join(g.mount, below, name))
 			return string(b)
 		}
-		max := text("cpu.max")
-		if max == "" { // version 1
-			max = text("cpu.cfs_quota_us") + " " + text("cpu.cfs_period_us")
+		quota := text("cpu.max")
+		if quota == "" { // version 1
+			quota = text("cpu.cfs_quota_us") + " " + text("cpu.cfs_period_us")
 		}
-		least = min(least, readQuota(max))
+		least = min(least, readQuota(quota))
 		if below == "/" {
 			return least
 		}

@@ -4,26 +4,26 @@ import (
 	"bytes"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// throttling is the file with the counts of the process's cgroup, and their values at the start of the
-// session. A cgroup with a CPU quota is throttled when it has used the quota of a period: the kernel runs
-// none of its threads until the next period.
+// throttling is what the process's cgroup says of its CPU time. A cgroup with a CPU quota is throttled when it has used the
+// quota of a period: the kernel runs none of its threads until the next period.
 type throttling struct {
-	file    string // "": there is none
-	periods int64
-	time    time.Duration
 	groups  []cpuGroup
+	file    string        // with the counts; "": there is none
+	periods int64         // in which it was throttled, up to the start of the session
+	time    time.Duration // for which threads had to wait then
 
 	mu          sync.Mutex // guards what follows
-	read        time.Time  // of the latest reading
+	read        time.Time  // when the next two were read; both count from the start of the session
 	lastPeriods int64
 	lastTime    time.Duration
-	limited     time.Time // of the latest reading of limit
+	limited     time.Time // when limit was read
 	limit       float64   // cores, by quota and affinity
 }
 
@@ -106,7 +106,7 @@ func cpuGroups(groups, mounts string) (list []cpuGroup) {
 					continue
 				}
 			case "cgroup":
-				if !has(parts[1], "cpu") || !has(about[2], "cpu") {
+				if !slices.Contains(strings.Split(parts[1], ","), "cpu") || !slices.Contains(strings.Split(about[2], ","), "cpu") {
 					continue
 				}
 			default:
@@ -123,16 +123,6 @@ func cpuGroups(groups, mounts string) (list []cpuGroup) {
 		}
 	}
 	return list
-}
-
-// has reports whether a list with commas has a word.
-func has(list, word string) bool {
-	for w := range strings.SplitSeq(list, ",") {
-		if w == word {
-			return true
-		}
-	}
-	return false
 }
 
 // unescape replaces the escapes of mountinfo for spaces and the like.
