@@ -127,9 +127,7 @@ func asleep(self int) Verdict {
 			doze(time.Millisecond)
 			call, ok = threadCall(tid)
 		}
-		switch call {
-		case unix.SYS_FUTEX:
-		default:
+		if call != unix.SYS_FUTEX {
 			return Alive
 		}
 	}
