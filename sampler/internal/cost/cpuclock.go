@@ -6,18 +6,15 @@ import "golang.org/x/sys/unix"
 
 // ThreadCPU returns the CPU time that a thread of this process has used, in ns, 0 if the
 // thread has ended.
-func ThreadCPU(tid int) uint64 {
-	var ts unix.Timespec
-	if unix.ClockGettime(ThreadClock(uint64(tid)), &ts) != nil {
-		return 0
-	}
-	return uint64(ts.Nano())
-}
+func ThreadCPU(tid int) uint64 { return readClock(ThreadClock(uint64(tid))) }
 
-// ProcessCPU returns the CPU time that the process has used, 0 if the kernel refuses to say.
-func ProcessCPU() uint64 {
+// ProcessCPU returns the CPU time that the process has used, in ns, 0 if the kernel refuses to say.
+func ProcessCPU() uint64 { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+// readClock returns the time of one of the kernel's clocks, in ns, 0 if the kernel refuses to say.
+func readClock(clock int32) uint64 {
 	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) != nil {
+	if unix.ClockGettime(clock, &ts) != nil {
 		return 0
 	}
 	return uint64(ts.Nano())

@@ -38,8 +38,8 @@ func NewPatience(used func() time.Duration, fallback bool) *Patience {
 	return p
 }
 
-// CpuOfThread returns a clock of the CPU time of the calling thread.
-func CpuOfThread() func() time.Duration {
+// CPUOfThread returns a clock of the CPU time of the calling thread.
+func CPUOfThread() func() time.Duration {
 	tid := unix.Gettid()
 	return func() time.Duration { return time.Duration(ThreadCPU(tid)) }
 }

@@ -170,7 +170,7 @@ func TestCyclesPerSecond(t *testing.T) {
 func TestReleaseEarly(t *testing.T) {
 	l := testenv.Must(goruntime.LayoutOf(runtime.Version()))
 	n := New()
-	n.patience = cost.NewPatience(cost.CpuOfThread(), true)
+	n.patience = cost.NewPatience(cost.CPUOfThread(), true)
 	testenv.OK(t, n.share(l))
 	testenv.Prints(t, "released, without memory", "true true", n.release(), n.memory == nil)
 }
@@ -342,7 +342,7 @@ func TestProbeVDSO(t *testing.T) {
 		testenv.FailIf(t, s.probeOutside != c.outside || s.probeVDSO != c.vdso || before != [2]uint64{s.probeOther, s.probeAsked}, "%+v: %d outside, %d in the vDSO, %d asked, %d others", c, s.probeOutside, s.probeVDSO, s.probeAsked, s.probeOther)
 	}
 	testenv.Same(t, "the M of a thread that was preempted", s.askedM, s.probeM)
-	n := &Source{s: s, signal: int(unix.SIGURG), patience: cost.NewPatience(cost.CpuOfThread(), true)} // no handler knows the signals here
+	n := &Source{s: s, signal: int(unix.SIGURG), patience: cost.NewPatience(cost.CPUOfThread(), true)} // no handler knows the signals here
 	for _, c := range []struct {
 		outside, vdso uint64
 		wrong         bool

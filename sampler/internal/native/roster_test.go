@@ -85,7 +85,7 @@ func testMaxTracked(t *testing.T, left int64, more func()) {
 // memory that refresh takes may follow the length of the list, and ticks may add nothing to a full roster.
 func testRosterIsBounded(t *testing.T) {
 	n := New()
-	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, cost.NewPatience(cost.CpuOfThread(), false)
+	n.cfg, n.patience = source.Config{Rate: 100, Budget: 1, Start: time.Now()}, cost.NewPatience(cost.CPUOfThread(), false)
 	l, err := goruntime.LayoutOf(n.version)
 	testenv.OK(t, err)
 	testenv.OK(t, mem.UnlessFault(func() error { return n.prepare(l) }))

@@ -31,7 +31,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	own.Go(func() {
 		defer close(done)
 		defer own.Turn()()
-		n.patience = cost.NewPatience(cost.CpuOfThread(), cfg.Fallback)
+		n.patience = cost.NewPatience(cost.CPUOfThread(), cfg.Fallback)
 		if err = mem.UnlessFault(func() error { return n.start(l, out) }); err != nil {
 			n.giveBack()
 		}
