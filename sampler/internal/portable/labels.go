@@ -25,8 +25,8 @@ func cutLabels(b []byte) (labels, rest []byte, ok bool) {
 // parseLabels reads the text between the braces: key: value pairs, separated by commas. Go 1.26
 // quotes all keys and values. Go 1.27 quotes only strings with other characters than letters,
 // digits, dots, slashes and underscores (tracebackStringNeedsQuoting), so an empty string is
-// printed as nothing. Quoting is that of Go source (printquoted). Go 1.26 has replaced bytes that
-// are not UTF-8.
+// printed as nothing. Quoting is that of Go source (printquoted). Go 1.26 replaces bytes that
+// are not UTF-8 before it prints them.
 func parseLabels(text []byte) (map[string]string, bool) {
 	labels := make(map[string]string, 1+bytes.Count(text, []byte(", ")))
 	s := string(text) // a copy, because keys and values are kept
