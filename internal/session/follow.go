@@ -45,11 +45,7 @@ func (k *second) WriteRecords(r *tachyon.Records) error {
 // wraps ErrNoSession if no session is running.
 func Follow(path string) (*Following, error) {
 	s := active.Load()
-	var from *sampler.Sampler
-	if s != nil {
-		from = s.running.Load()
-	}
-	if from == nil {
+	if s == nil || !s.running.Load() {
 		return nil, fmt.Errorf("gotach: %w", ErrNoSession)
 	}
 	at := time.Since(s.about.start).Truncate(time.Microsecond)
@@ -64,7 +60,7 @@ func Follow(path string) (*Following, error) {
 		return nil, fmt.Errorf("gotach: %w", errors.Join(err, w.Discard()))
 	}
 	k := &second{Copy: s.copy(w), names: objectNames{find: findVariables}}
-	f, err := from.Follow(k, at)
+	f, err := s.sampler.Follow(k, at)
 	if err != nil {
 		return nil, fmt.Errorf("gotach: %w: %w", ErrNoSession, errors.Join(err, w.Discard()))
 	}
@@ -95,12 +91,10 @@ func (s *Session) copy(f *writer.Writer) *rotate.Copy {
 // Reach waits until the files of the running session have everything of the time before the call. If the session takes no samples at
 // present, it waits for five seconds.
 func Reach(ctx context.Context) {
-	if s := active.Load(); s != nil {
-		if from := s.running.Load(); from != nil {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			from.Reach(ctx)
-		}
+	if s := active.Load(); s != nil && s.running.Load() {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		s.sampler.Reach(ctx)
 	}
 }
 
@@ -108,7 +102,7 @@ func Reach(ctx context.Context) {
 // last, and the session's start. The start is zero if no session with a file is running.
 func Running() (files []string, start time.Time) {
 	s := active.Load()
-	if s == nil || s.running.Load() == nil || s.config.NoFile {
+	if s == nil || !s.running.Load() || s.config.NoFile {
 		return nil, time.Time{}
 	}
 	path, files := s.Path(), s.Files()

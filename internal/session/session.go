@@ -35,9 +35,9 @@ type Session struct {
 	about  about
 
 	sampler *sampler.Sampler
-	sink    *sink                           // nil: nothing
-	nothing *rotate.Nothing                 // of a session without a file
-	running atomic.Pointer[sampler.Sampler] // sampler, once it has started; for other goroutines
+	sink    *sink           // nil: nothing
+	nothing *rotate.Nothing // of a session without a file
+	running atomic.Bool     // sampler has started: then any goroutine may use it
 
 	stop sync.Once
 	mu   sync.Mutex
@@ -107,7 +107,7 @@ func (s *Session) begin() error {
 		}
 		return err
 	}
-	s.running.Store(s.sampler)
+	s.running.Store(true)
 	if st := s.sampler.Stats(); st.SourceReason != "" && c.Source == sampler.Auto {
 		c.Logger().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.SourceReason)
 	}
@@ -226,13 +226,13 @@ func (s *Session) fail(err error) {
 
 // Keep is profiler.Session.Keep.
 func (s *Session) Keep(reason string) bool {
-	out, from := s.written(), s.running.Load()
-	if out == nil || from == nil || !out.Keep(uint64(s.about.start.Add(time.Since(s.about.start)).UnixMicro()), reason) {
+	out := s.written()
+	if out == nil || !s.running.Load() || !out.Keep(uint64(s.about.start.Add(time.Since(s.about.start)).UnixMicro()), reason) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	from.Reach(ctx)
+	s.sampler.Reach(ctx)
 	return true
 }
 
