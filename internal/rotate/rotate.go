@@ -250,8 +250,7 @@ func (w *Writer) fault(err error) error {
 	}
 	w.wait = min(max(2*w.wait, minWait), maxWait)
 	w.retry = w.last + w.wait
-	w.finishing.Add(1)
-	own.Go(func() { w.failLater(fmt.Errorf("samples are dropped until a new file can be made: %w", err)) })
+	w.fail(fmt.Errorf("samples are dropped until a new file can be made: %w", err))
 	return nil
 }
 
@@ -306,8 +305,7 @@ func (w *Writer) Next(start uint64, ended func() (finish func(*writer.Writer) er
 	}
 	if err != nil {
 		w.retry = w.last + retryAfter
-		w.finishing.Add(1)
-		own.Go(func() { w.failLater(fmt.Errorf("rotation cannot make a new file and continues the old one: %w", err)) })
+		w.fail(fmt.Errorf("rotation cannot make a new file and continues the old one: %w", err))
 		return
 	}
 	old, path, from := w.w, w.path, w.start
@@ -315,21 +313,22 @@ func (w *Writer) Next(start uint64, ended func() (finish func(*writer.Writer) er
 	<-w.idle
 	w.finishing.Add(1)
 	finish := ended()
-	own.Go(func() { w.finishLater(old, path, from, start, finish) })
+	own.Go(func() {
+		defer w.finishing.Done()
+		defer func() { w.idle <- struct{}{} }()
+		if err := w.end(old, path, from, start, finish); err != nil {
+			w.o.Failed(err)
+		}
+	})
 }
 
-// failLater calls Failed in its own goroutine, so that sampling continues.
-func (w *Writer) failLater(err error) {
-	defer w.finishing.Done()
-	w.o.Failed(err)
-}
-
-func (w *Writer) finishLater(old *writer.Writer, path string, from, to uint64, finish func(*writer.Writer) error) {
-	defer w.finishing.Done()
-	defer func() { w.idle <- struct{}{} }()
-	if err := w.end(old, path, from, to, finish); err != nil {
+// fail calls Failed in a goroutine of its own, so that sampling continues.
+func (w *Writer) fail(err error) {
+	w.finishing.Add(1)
+	own.Go(func() {
+		defer w.finishing.Done()
 		w.o.Failed(err)
-	}
+	})
 }
 
 // end finishes a file with the samples between two times, in µs, and then deletes the oldest files beyond the limits.
