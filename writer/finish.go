@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -55,10 +56,7 @@ func (w *Writer) Close() error {
 	}
 	w.closed = true
 	err := w.end(w.err)
-	w.err = err
-	if err == nil {
-		w.err = ErrClosed
-	}
+	w.err = cmp.Or(err, ErrClosed)
 	w.threads, w.out, w.meta, w.records = threadSet{}, region{}, nil, records{} // frees the memory
 	return err
 }

@@ -65,14 +65,6 @@ func (s *Slot) Data() []byte {
 // id returns the slot's id in commit words.
 func (s *Slot) id() uint64 { return uint64(s.page.off+int64(s.at)) >> 3 }
 
-// put stores the ids of the slot's thread, and the offset at which the run begins.
-func (s *Slot) put(thread uint64, interpreter uint32, begin uint64) {
-	b := s.page.b[s.at:]
-	binary.NativeEndian.PutUint64(b, thread)
-	binary.NativeEndian.PutUint32(b[8:], interpreter)
-	binary.NativeEndian.PutUint64(b[16:], begin)
-}
-
 // Create makes the journal of the profile at path. It replaces a journal whose process has
 // ended. If the journal is in use, the error wraps ErrBusy. If something that is not a
 // regular file has the journal's name, Create returns an error and does not change it.
@@ -291,9 +283,12 @@ func (j *Writer) Release(s Slot) {
 	}
 }
 
-// Begin stores the ids of the thread whose repeats s will have. s must be empty.
+// Begin stores the ids of the thread whose repeats s will have, and that the run begins at the end of the buffer. s must be empty.
 func (j *Writer) Begin(s *Slot, thread uint64, interpreter uint32) {
-	s.put(thread, interpreter, j.raw+j.length)
+	b := s.page.b[s.at:]
+	binary.NativeEndian.PutUint64(b, thread)
+	binary.NativeEndian.PutUint32(b[8:], interpreter)
+	binary.NativeEndian.PutUint64(b[16:], j.raw+j.length)
 }
 
 // Move moves the repeats of s to the slot to. to must be unused and already have a copy of
