@@ -1,12 +1,11 @@
 // Package objects gives numbers to the objects that goroutines wait for: locks, channels and the like.
 //
-// An object gets a number when a second goroutine is
-// seen waiting for it, and the number is the line of the wait frame. So a channel that only one
-// goroutine waits for, as those that a server makes for a request, takes nothing. There are servers
-// with channels or locks for which two goroutines wait during a request. So that they do not take all
-// numbers, and the file does not grow with their number, only the first maxEager objects in the heap
-// get their number at once. The others get it only if goroutines still wait for them a second later,
-// and only some a second do, fewer the more there are already.
+// An object gets a number when a second goroutine is seen waiting for it. The number is the line of the wait frame. So a
+// channel that only one goroutine waits for, as those that a server makes for a request, takes none.
+//
+// In some servers two goroutines wait for a channel or lock of each request. These must not take all numbers, and the file must not
+// grow with them. So only the first maxEager objects in the heap get their number at once. A later one needs a place, of which
+// there are fewer a second the more numbers there are, and goroutines must still wait for it a second later.
 //
 // An object is known by its address. The collector does not move objects, but it may free one and
 // use its memory for another. Two goroutines are taken to wait for the same object in these cases:
@@ -177,7 +176,18 @@ func (o *List) candidate(addr uint64) *candidate {
 	return &o.seen[addr*0x9e3779b97f4a7c15>>32%maxCandidates]
 }
 
-// add gives an object the next number. There must be one left.
+// take reports whether an object can have a number. One that is not eager takes a place.
+func (o *List) take(eager bool) bool {
+	if o.Numbers == maxNumber || !eager && o.places == 0 {
+		return false
+	}
+	if !eager {
+		o.places--
+	}
+	return true
+}
+
+// add gives an object the next number, after take.
 func (o *List) add(x Object) Object {
 	o.Numbers++
 	x.Number = o.Numbers
@@ -229,12 +239,8 @@ func Kind(kind string, rwMutex bool) string {
 // left, or if the kind is "".
 func (o *List) Named(kind, name string) *Object {
 	key := [2]string{kind, name}
-	x, eager := o.named[key], len(o.named) < maxEager
-	if x != nil || kind == "" || o.Numbers == maxNumber || !eager && o.places == 0 {
+	if x := o.named[key]; x != nil || kind == "" || !o.take(len(o.named) < maxEager) {
 		return x
-	}
-	if !eager {
-		o.places--
 	}
 	added := o.add(Object{Object: tachyon.Object{Kind: kind, Name: name}})
 	o.named[key] = &added
@@ -306,11 +312,8 @@ func (o *List) mature() {
 
 // promote gives a candidate a number. It returns nil if there is none left.
 func (o *List) promote(c *candidate) *object {
-	if o.Numbers == maxNumber {
+	if !o.take(o.Numbers < maxEager || o.isStatic(c.addr)) {
 		return nil
-	}
-	if o.Numbers >= maxEager && !o.isStatic(c.addr) {
-		o.places--
 	}
 	x := &object{Object: o.add(Object{Object: tachyon.Object{Kind: c.kind, Addr: c.addr}})}
 	if c.kind == tachyon.ObjectChannel {
@@ -355,7 +358,7 @@ func (o *List) isSame(x *object, kind string, w Waiter, callers Callers) bool {
 // of the set of them.
 func (o *List) choice(list []*object) *Object {
 	if len(list) > 1 {
-		for i := range list {
+		for i := range list { // package sort allocates, and package slices takes 16 KB of the program for each type
 			for j := i; j > 0 && list[j].Number < list[j-1].Number; j-- {
 				list[j], list[j-1] = list[j-1], list[j]
 			}
@@ -374,11 +377,8 @@ func (o *List) choice(list []*object) *Object {
 	}
 	x := o.choices[c]
 	if x == nil {
-		if o.Numbers == maxNumber || o.Numbers >= maxEager && o.places == 0 {
+		if !o.take(o.Numbers < maxEager) {
 			return nil
-		}
-		if o.Numbers >= maxEager {
-			o.places--
 		}
 		set := o.add(Object{Object: tachyon.Object{Kind: tachyon.ObjectSelect}})
 		for _, member := range list {
