@@ -7,12 +7,12 @@ import (
 
 //go:generate go run ./gen -o layout_gen.go go1.25.3 go1.26.8 go1.27.0
 
-// A Layout has the offsets of the fields that this package reads in the runtime of one Go
-// version, and the names of its wait reasons. The offsets come from DWARF, the names from the
+// A Layout has the offsets of the fields that the profiler reads in the runtime of one Go
+// version, and the names of its wait reasons. Durable and System are sets: bit n is that of Reasons[n]. The offsets come from DWARF, the names from the
 // runtime's source (see gen). The self-check at Start makes sure that they are right.
 type Layout struct {
 	Offsets
-	Reasons []string
+	Reasons []string // by their numbers
 	Durable uint64 // wait reasons that are printed with "(durable)" in a synctest bubble
 	System  uint64 // wait reasons of a goroutine that uses the CPU on the system stack
 
@@ -94,16 +94,16 @@ const (
 	GDead      = 6
 	GCopying   = 8 // runs, and gets a larger stack
 	GPreempted = 9
-	GDeadExtra = 11 // dead, and kept for a thread of C
 	GLeaked    = 10 // found unreachable by the goroutine leak profile
-	GScan      = 0x1000
+	GDeadExtra = 11 // dead, and kept for a thread of C
+	GScan      = 0x1000 // added to another status while somebody reads the stack
 )
 
-// Statuses of a P: it runs a goroutine; in Go 1.25, its goroutine is in a system call.
+// Statuses of a P.
 const (
-	PRunning = 1
-	PSyscall = 2
-	PGCStop  = 3
+	PRunning = 1 // it runs a goroutine
+	PSyscall = 2 // in Go 1.25: its goroutine is in a system call
+	PGCStop  = 3 // the world is stopped
 )
 
 // Alive reports whether a status is that of a goroutine that has not ended.

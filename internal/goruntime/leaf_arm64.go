@@ -4,8 +4,8 @@ package goruntime
 
 import "github.com/gotach/profiler/internal/mem"
 
-// ReadLeaf derives the state from delta, the distance from SP to the caller's SP, and from the
-// code at pc. A function with a frame first stores LR and R29 and moves SP, and then sets R29.
+// ReadLeaf says where the return address of the function is that was interrupted at pc. delta is the distance from SP to the
+// caller's SP, by the tables (FuncTable.SPDelta). A function with a frame first stores LR and R29 and moves SP, and then sets R29.
 // At its end it loads both before it moves SP back:
 //
 //	d10023fd  SUB $8, RSP, R29

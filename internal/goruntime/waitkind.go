@@ -11,7 +11,7 @@ import (
 // waitKind says what a wait reason says about the object that the goroutine waits for.
 type waitKind struct {
 	Kind string // of tachyon.Object; "": there is no object
-	// Offset is that of the address in g.waiting within the object. A Mutex, for instance, has its
+	// Offset is how many bytes after the object's beginning the address in g.waiting is. A Mutex, for instance, has its
 	// semaphore after its state.
 	Offset uint64
 }
