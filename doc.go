@@ -15,7 +15,8 @@
 //   - auto: a blank import starts a session if PROFILE_OUT is set;
 //   - httpprof: serves profiles over HTTP;
 //   - proftest: profiles tests;
-//   - export: a blank import makes [Export] and PROFILE_EXPORT write other formats.
+//   - export: a blank import makes [Export] and PROFILE_EXPORT write other formats;
+//   - leaks: a blank import makes [Leaks] and PROFILE_LEAKS ask the runtime.
 //
 // A program that imports only this package links no network code, no cgo and none of
 // the other formats.
