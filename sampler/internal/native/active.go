@@ -66,7 +66,7 @@ func (d *drain) repay(g *goroutine, t, gap time.Duration) {
 // stack, t the record's time, and before the time of the tick before, or of the goroutine's visit
 // before.
 func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration) {
-	timer, inTurn := r.flags()&flagCPUTimer != 0, r[headIndex] != ^uint64(0)
+	timer, inTurn := r.flags()&flagCPUTimer != 0, r.inTurn()
 	thread := d.threads.hit(r[headTID])
 	since := t - thread.visited
 	cpu := time.Duration(d.threads.visit(thread, r[headClock], timer))

@@ -52,7 +52,7 @@
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
 //     drain has package objects give them numbers (objectlist.go) and reads a channel's capacity.
 //   - Of a goroutine in [IO wait], the runtime.pollDesc whose address is on its stack (pollwaits.go). The drain asks the kernel what
-//     the descriptor is (farend.go): getsockname, getpeername, getsockopt, readlink.
+//     the descriptor is (farends.go): getsockname, getpeername, getsockopt, readlink.
 //
 // # Why it cannot fault
 //
@@ -152,11 +152,10 @@
 // The drain, one ordinary goroutine:
 //
 //   - drain.go: records of the ring become samples
-//   - farends.go, objectlist.go: what goroutines wait for
+//   - objectlist.go, farends.go: what goroutines wait for, and what a descriptor is
 //   - active.go, estate.go: which goroutine is given CPU time
 //   - lacks.go: time of goroutines that no sample stands for
 //   - goroutine.go: what the drain knows of a goroutine
-//   - farend.go: what a descriptor is
 //   - stops.go: how often goroutines stop running
 //   - account.go, cpu.go: CPU time of the process and of each thread
 //   - stacks.go, complete.go, foreign.go, begin.go, frames.go: from PCs to frames

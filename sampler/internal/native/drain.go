@@ -10,10 +10,49 @@ import (
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
+	"github.com/gotach/profiler/internal/nocore"
+	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rows"
 	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
+
+// drain takes records out of the ring and makes samples of them. It is ordinary Go.
+// When it is late, that costs only room in the ring.
+type drain struct {
+	s       *shared
+	l       *goruntime.Layout
+	out     source.Out
+	cfg     source.Config
+	bias    uint64 // of the image
+	roster  *roster
+	stacks  *stacks
+	objects *objects.List
+	image   *goruntime.Image
+	cycles  collections
+	ends    *descriptors
+	labels  *labelSets
+	gs      []goroutine           // by roster index
+	notSeen time.Duration         // time of goroutines that looks have found and no sample stands for
+	lacks   lacks                 // that of all goroutines
+	passed  time.Duration         // time of the last pass
+	left    map[uint64]goroutine  // by id: those whose g another goroutine has, and no look has noticed yet
+	system  map[uint64]systemKind // by startpc
+	created map[uint64]creation   // by gopc
+	start   uint64                // Config.Start on the handler's clock
+	now     time.Duration         // of the tick whose records follow
+	before  time.Duration         // of the tick before it
+	threads *threads
+	estates map[uint64]*estate // by gopc
+	nocores nocore.Balances
+	account *account // nil: the self-check
+	end     bool     // this is the last pass
+	torn    int64    // stacks that do not end where they must
+	work    int64    // stack records so far, recSame and recStack
+	reading uint64   // cycles spent on all records
+	unread  error    // of the latest refresh of the roster
+	sample  source.Sample
+}
 
 // pass takes all records out of the ring that are in it now.
 func (d *drain) pass() {
@@ -68,6 +107,10 @@ func (d *drain) pass() {
 	})
 }
 
+// time converts a time of the handler's clock.
+func (d *drain) time(ns uint64) time.Duration { return time.Duration(ns - d.start) }
+
+// record handles one record, by its kind.
 func (d *drain) record(w []uint64) {
 	switch w[0] & 0xff {
 	case recTick:
@@ -138,6 +181,7 @@ func (d *drain) ended(w []uint64) {
 	d.gone(g)
 }
 
+// gone forgets a goroutine that has ended.
 func (d *drain) gone(g *goroutine) {
 	d.leave(g)
 	d.lacks.ended(g)
@@ -165,7 +209,7 @@ func (d *drain) stack(r record) {
 		return
 	}
 	s := d.stacks.find(r)
-	inTurn, running := r[headIndex] != ^uint64(0), r.status() == goruntime.GRunning
+	inTurn, running := r.inTurn(), r.status() == goruntime.GRunning
 	if !s.valid && r[headTID] != 0 {
 		s = d.stacks.bare(r)
 	}
@@ -191,7 +235,7 @@ func (d *drain) stack(r record) {
 		return
 	}
 	t, before := d.time(r[headTime]), d.time(r[headBefore])
-	if g.system != systemGoroutine && g.system != callbackGoroutine {
+	if !g.system.ofRuntime() {
 		g.stops.count(r, t)
 	}
 	if g.seen {
@@ -211,7 +255,7 @@ func (d *drain) stack(r record) {
 		g.ran = false
 		return
 	}
-	d.waiting(g, r, d.waitsFor(g, r, s), t, before)
+	d.waiting(g, r, d.withObject(g, r, s), t, before)
 }
 
 // waiting makes samples of a goroutine that a visit has found not to run. s is its stack, t the visit's time, and before that of the visit before.
@@ -237,7 +281,7 @@ func (r record) hasMoved(g *goroutine, s *stack, status tachyon.Status) bool {
 // goroutine returns what the drain knows of a record's goroutine. It returns nil if the roster
 // does not have the goroutine yet; it will have it at the goroutine's next record.
 func (d *drain) goroutine(r record) *goroutine {
-	i, ok := uint32(r[headIndex]), r[headIndex] != ^uint64(0)
+	i, ok := uint32(r[headIndex]), r.inTurn()
 	if !ok {
 		i, ok = d.roster.index[r[headG]]
 	}

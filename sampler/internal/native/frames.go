@@ -155,6 +155,7 @@ func isWrapper(name, file string) bool {
 // record is a recStack in the ring.
 type record []uint64
 
+func (r record) inTurn() bool   { return r[headIndex] != ^uint64(0) }
 func (r record) status() uint32 { return uint32(r[0]>>32) & 0xff }
 func (r record) reason() int    { return int(r[0]>>40) & 0xff }
 func (r record) flags() uint64  { return r[0] >> 48 }

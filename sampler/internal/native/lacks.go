@@ -31,8 +31,8 @@ const notSeenEvery = time.Second
 
 // sampled adds a sample.
 func (k *lacks) sampled(g *goroutine, t, gap time.Duration) {
-	if g.system != userGoroutine && g.system != mainGoroutine {
-		return // the runtime does not count it
+	if g.system.ofRuntime() {
+		return // census does not count it
 	}
 	if g.seen {
 		k.weights += t - g.last
@@ -59,7 +59,7 @@ func (k *lacks) ended(g *goroutine) {
 	switch {
 	case g.skip:
 		k.own--
-	case g.seen && (g.system == userGoroutine || g.system == mainGoroutine):
+	case g.seen && !g.system.ofRuntime():
 		k.living--
 		k.last -= g.last
 	}

@@ -10,14 +10,21 @@ import (
 	"github.com/gotach/profiler/internal/objects"
 )
 
-// The drain's part of what goroutines wait for. package objects gives the objects numbers, and the number is the line of the wait frame.
+// The drain's part of what goroutines wait for. Package objects gives the objects numbers, and the number is the line of the wait frame.
 
-// objectOf notes which object a record's goroutine waits for. s is the stack of the record. objectOf returns the stack with the
-// object's number, or s if there is none.
-func (d *drain) objectOf(g *goroutine, r record, s *stack) *stack {
+// withObject notes what a record's goroutine waits for. s is the stack of the record. withObject returns the stack with the
+// number of the object, connection or file, or s if there is none.
+func (d *drain) withObject(g *goroutine, r record, s *stack) *stack {
+	g.waits = g.waits[:0]
+	switch {
+	case len(r.objects()) == 0 || !d.stacks.waitFrames:
+		return s
+	case d.s.waits.Poll>>(r.reason()&63)&1 != 0:
+		return d.withDescriptor(r, s)
+	}
 	k := d.l.WaitKind(r.reason())
 	w := objects.Waiter{Index: r[headIndex], ID: g.id, G: uintptr(r[headG])}
-	if w.Index == ^uint64(0) {
+	if !r.inTurn() {
 		w.Index = uint64(d.roster.index[r[headG]])
 	}
 	for _, addr := range r.objects() {

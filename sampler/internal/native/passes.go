@@ -62,7 +62,7 @@ func (n *Source) pass() {
 // clocks reads the clocks and counters that the cost is computed from.
 func (n *Source) clocks() cost.Clocks {
 	s := n.s
-	perCycle := 40e3 / float64(s.tornAfter) // ns
+	perCycle := 1e3 / float64(s.perMicro) // ns
 	r := cost.Clocks{
 		At: time.Now(), Procs: runtime.GOMAXPROCS(0), Cores: n.cfg.MayUse(),
 		Process: float64(cost.ProcessCPU()), Ticker: float64(cost.ThreadCPU(n.ticker.tid)),
@@ -94,13 +94,12 @@ func (n *Source) timed(f func()) uint64 {
 // limit sets the number of looks at the still circle that a tick may make, and the longest time for all looks and visits at a
 // tick: half of the mean time between two ticks, or half of longestVisits if ticks are rarer.
 func (n *Source) limit() {
-	const perMicrosecond = 40 // tornAfter is 40 µs
-	s, each := n.s, 50.0      // ns, until some have been measured
+	s, each := n.s, 50.0 // ns, until some have been measured
 	if s.looks > fewLooks {
-		each = max(5, float64(s.looking)*40e3/float64(s.tornAfter)/float64(s.looks))
+		each = max(5, float64(s.looking)*1e3/float64(s.perMicro)/float64(s.looks))
 	}
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.mostLooks)), uint64(n.budget.Share(n.cfg.MayUse())/stillLooksPart/each))
-	mem.StoreRelease(uintptr(unsafe.Pointer(&s.visitLimit)), s.tornAfter/perMicrosecond*(min(s.period, uint64(longestVisits))/1000)/2)
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.visitLimit)), s.perMicro*(min(s.period, uint64(longestVisits))/1000)/2)
 }
 
 // begin sets the tick's period and returns when the first is due.

@@ -141,8 +141,9 @@ func (n *Source) share(l *goruntime.Layout) error {
 		}
 		readClock(s)
 	}
-	s.tornAfter = perSecond / 1e6 * 40 // 40 µs
-	s.visitLimit = perSecond           // a second; begin sets the real limit
+	s.perMicro = perSecond / 1e6
+	s.tornAfter = 40 * s.perMicro
+	s.visitLimit = perSecond // a second; begin sets the real limit
 	return nil
 }
 

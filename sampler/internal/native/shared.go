@@ -50,6 +50,7 @@ type shared struct {
 	tag        uint64 // marks our signals
 	secrets    uint64 // 1: Go's handler must run after each of our signals, see share
 	asked      uint64 // ns between two ticks, by the rate asked for
+	perMicro   uint64 // cycles of a microsecond
 	tornAfter  uint64 // cycles that a walk may take
 	visitLimit uint64 // cycles that visits may take at a tick
 
@@ -253,7 +254,7 @@ const (
 	headSP1    // word after SP; with a link register, word at SP
 	headFrame0 // word after the return address of the first frame
 	headFrame1 // word after the return address of the second frame
-	headIndex  // roster index, or ^0
+	headIndex  // roster index; ^0: it was not the goroutine's turn, it was visited because it runs or has just run
 	headTID    // the thread, if the goroutine runs or is in a system call; otherwise 0
 	headClock  // the CPU time that the thread has used, ns; 0: not known
 	headSent   // if the thread has not answered the signals of several ticks, the time of the first of these; otherwise 0

@@ -181,7 +181,7 @@ func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
 func (n *Source) runFor2Ticks() {
 	ticks := uintptr(unsafe.Pointer(&n.s.ticks))
 	before := mem.LoadAcquire(ticks)
-	for begin := mem.Cycles(); mem.LoadAcquire(ticks) < before+2 && mem.Cycles()-begin < n.s.tornAfter/40*4000; {
+	for begin := mem.Cycles(); mem.LoadAcquire(ticks) < before+2 && mem.Cycles()-begin < n.s.perMicro*4000; {
 	}
 }
 

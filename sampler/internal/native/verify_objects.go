@@ -69,7 +69,7 @@ func (n *Source) checkObjects(l *goruntime.Layout) error {
 			gs <- mem.Getg()
 			w.wait()
 		})
-		if g := <-gs; !n.waitsFor(l, g, w.want, w.also, w.name != "channel" && w.also == 0) {
+		if g := <-gs; !n.parkedOn(l, g, w.want, w.also, w.name != "channel" && w.also == 0) {
 			return fmt.Errorf("the %s that a goroutine waits for is not where it should be", w.name)
 		}
 	}
@@ -79,10 +79,10 @@ func (n *Source) checkObjects(l *goruntime.Layout) error {
 	return nil
 }
 
-// waitsFor waits until a goroutine of ours is parked. It reports whether the goroutine's first sudog has the address want and,
+// parkedOn waits until a goroutine of ours is parked. It reports whether the goroutine's first sudog has the address want and,
 // if also is not 0, the next and last one has also. A sudog has the address of a semaphore in another field than that of a
 // channel; elem says that it is a semaphore.
-func (n *Source) waitsFor(l *goruntime.Layout, g uintptr, want, also uint64, elem bool) bool {
+func (n *Source) parkedOn(l *goruntime.Layout, g uintptr, want, also uint64, elem bool) bool {
 	field := l.SudogC
 	if elem {
 		field = l.SudogElem

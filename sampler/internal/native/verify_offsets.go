@@ -222,8 +222,8 @@ func (n *Source) checkPreempt(l *goruntime.Layout) error {
 	}
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.probing)), 1)
 	defer mem.StoreRelease(uintptr(unsafe.Pointer(&s.probing)), 0)
-	const enough = 10                                                         // signals to tell that the note is elsewhere
-	w := &spinner{most: s.tornAfter / 40 * 30_000, done: make(chan struct{})} // 30 ms
+	const enough = 10                                                   // signals to tell that the note is elsewhere
+	w := &spinner{most: s.perMicro * 30_000, done: make(chan struct{})} // 30 ms
 	spins := false
 	asked, other := uint64(0), uint64(0)
 	for try := 0; try < fewTries || time.Now().Before(end) || asked+other <= enough && n.patience.Lasts(); try++ {
