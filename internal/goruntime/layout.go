@@ -13,8 +13,8 @@ import (
 type Layout struct {
 	Offsets
 	Reasons []string // by their numbers
-	Durable uint64 // wait reasons that are printed with "(durable)" in a synctest bubble
-	System  uint64 // wait reasons of a goroutine that uses the CPU on the system stack
+	Durable uint64   // wait reasons that are printed with "(durable)" in a synctest bubble
+	System  uint64   // wait reasons of a goroutine that uses the CPU on the system stack
 
 	// Semaphores says that g.waiting is set for semaphores and condition variables too, not only
 	// for channels.
@@ -94,8 +94,8 @@ const (
 	GDead      = 6
 	GCopying   = 8 // runs, and gets a larger stack
 	GPreempted = 9
-	GLeaked    = 10 // found unreachable by the goroutine leak profile
-	GDeadExtra = 11 // dead, and kept for a thread of C
+	GLeaked    = 10     // found unreachable by the goroutine leak profile
+	GDeadExtra = 11     // dead, and kept for a thread of C
 	GScan      = 0x1000 // added to another status while somebody reads the stack
 )
 
