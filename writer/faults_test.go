@@ -229,10 +229,9 @@ const manyFiles = "\n## Faults between two files of a session\n"
 func TestFaultTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# File faults and their results\n\n" +
-		"The profiled program continues in all cases. An error is logged once, and\n" +
-		"`Session.Err` and `Stop` return it. \"The disk error\" means the error in the fault\n" +
-		"column: `ENOSPC`, `EDQUOT` or `EIO`. A test tries each case and writes this table:\n" +
-		"`go test ./writer -run TestFaultTable -update`.\n\n" +
+		"The program continues in all cases. The session logs an error once, and `Session.Err` and `Stop`\n" +
+		"return it. \"The disk error\" is `ENOSPC`, `EDQUOT` or `EIO`. A test tries each case and writes this\n" +
+		"table: `go test ./writer -run TestFaultTable -update`.\n\n" +
 		"| fault | while | result |\n|---|---|---|\n")
 	for _, f := range faults {
 		dir := filepath.Join(t.TempDir(), "dir")
@@ -241,8 +240,8 @@ func TestFaultTable(t *testing.T) {
 		v, err := os.ReadFile(filepath.Join(dir, "victim"))
 		testenv.FailIf(t, err == nil && string(v) != "precious", "the link was followed")
 	}
-	b.WriteString("\nA sample's time is the wall clock's time at the start plus the time on the monotonic\n" +
-		"clock since then. So setting the clock does not change the samples' times.\n")
+	b.WriteString("\nA sample has the wall-clock time of the start plus the monotonic time since then, so setting the\n" +
+		"clock does not change it.\n")
 	if *update {
 		old, err := os.ReadFile(faultTable)
 		_, rest, ok := strings.Cut(string(old), manyFiles)

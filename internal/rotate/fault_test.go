@@ -55,13 +55,13 @@ var faults = []struct {
 // TestFaultTable tries each fault and compares its result with the docs.
 func TestFaultTable(t *testing.T) {
 	var b strings.Builder
-	b.WriteString(heading + "\nA session begins a new file because of `PROFILE_ROTATE`, or because the old file cannot\n" +
-		"count more samples. If the new file cannot be made, the session tries again 10 s later.\n" +
-		"If the old file takes no more samples (the first table has the faults), the session drops\n" +
-		"them and tries a new file after 1 s and then every second, with rotation or without. The\n" +
-		"file's metadata and `Stats` have the time as `Unwritten` and the samples as `Dropped`, and a\n" +
-		"warning says both. If new files cannot be written for long either, the next one comes later,\n" +
-		"up to 64 s; without rotation the session ends after 100 of them (`TestFullDiskForAWhile`).\n\n" +
+	b.WriteString(heading + "\nA session begins a new file for `PROFILE_ROTATE`, or when a file is full. If that fails, it\n" +
+		"continues in the old file and tries again 10 s later.\n\n" +
+		"If a file takes no more samples, because of a fault in the first table, the session drops samples\n" +
+		"and tries to begin a new file every second, with rotation or without. If new files soon have faults\n" +
+		"too, the next one comes later, up to 64 s; without rotation the session ends after 100 of them. The\n" +
+		"file's metadata and `Stats` have the lost time as `Unwritten` and the samples as `Dropped`, and a\n" +
+		"warning says both (`TestFullDiskForAWhile`).\n\n" +
 		"A test tries each case and writes this table:\n" +
 		"`go test ./internal/rotate -run TestFaultTable -update`.\n\n" +
 		"| fault | while | result |\n|---|---|---|\n")
