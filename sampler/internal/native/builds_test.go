@@ -172,7 +172,7 @@ var stalling = map[string][]string{
 	"start.go":     {"Start", "start", "begin"},
 	"setup.go":     {"prepare", "giveBack", "release", "takeOver", "memoryInUse"},
 	"verify.go":    {"verify", "sampleHere", "parked"},
-	"tick.go":      {"startTicker", "createTimer", "arm", "deleteTimer", "leave", "stop"},
+	"tick.go":      {"startTicker", "create", "arm", "delete", "leave", "stop"},
 	"look.go":      {"lookOnce"},
 	"stop.go":      {"Stop", "silence", "finishRing"},
 	"losses.go":    {"losses", "giveUp"},

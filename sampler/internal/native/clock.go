@@ -3,7 +3,6 @@
 package native
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"unsafe"
@@ -73,16 +72,6 @@ func cyclesPerSecond(clock, counter func() uint64) uint64 {
 		}
 	}
 	return perSecond
-}
-
-// checkClock returns an error if the kernel refuses clock_gettime. The runtime uses the vDSO,
-// so a seccomp policy may refuse the system call without any effect on the program.
-func checkClock() error {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return fmt.Errorf("clock_gettime: %w", err)
-	}
-	return nil
 }
 
 // monotonicNow returns the time in ns, 0 if the kernel refuses clock_gettime.

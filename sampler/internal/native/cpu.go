@@ -7,9 +7,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
@@ -37,9 +34,8 @@ type threads struct {
 type thread struct {
 	clock  uint64 // its CPU time as of its latest visit
 	passes uint64 // CPU time since then that passes of the drain took
-	timer  int32  // the kernel's id of its CPU timer
+	timer  timer  // on its CPU clock
 	number uint64 // of the timer
-	timed  bool   // it has one
 	tried  bool   // a timer was tried since the latest look at all threads
 	ran    bool   // it has had a goroutine
 	c      bool   // it counts as a thread of C: it used CPU time and had run no goroutine
@@ -88,7 +84,7 @@ func (ts *threads) of(tid uint64) *thread {
 func (ts *threads) hit(tid uint64) *thread {
 	t := ts.of(tid)
 	t.ran = true
-	if !t.timed && !t.tried && !ts.off {
+	if !t.timer.exists && !t.tried && !ts.off {
 		t.tried = true
 		ts.start(t, tid)
 	}
@@ -105,23 +101,20 @@ func (ts *threads) start(t *thread, tid uint64) {
 	} else {
 		ts.made++
 	}
-	ev := sigevent{value: ts.s.cpuTag | n, signal: int32(ts.s.signal), notify: sigevThreadID, tid: int32(tid)}
-	if _, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, uintptr(cost.ThreadClock(tid)), uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.timer))); e != 0 {
+	if t.timer.create(cost.ThreadClock(tid), int(ts.s.signal), int(tid), ts.s.cpuTag|n) != nil {
 		ts.free = append(ts.free, n)
 		return
 	}
-	t.timed, t.number = true, n
-	spec := [4]uint64{1: timerEvery, 3: 1 + mem.Cycles()%timerFirst}
-	if _, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0); e != 0 {
+	t.number = n
+	if t.timer.set(1+mem.Cycles()%timerFirst, timerEvery, 0) != nil {
 		ts.stop(t)
 	}
 }
 
 // stop deletes a thread's timer, if it has one.
 func (ts *threads) stop(t *thread) {
-	if t.timed {
-		t.timed = false
-		unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(t.timer), 0, 0)
+	if t.timer.exists {
+		t.timer.delete()
 		ts.free = append(ts.free, t.number)
 	}
 }
@@ -140,7 +133,7 @@ func (ts *threads) visit(t *thread, clock uint64, timer bool) int64 {
 	if clock < t.clock {
 		return 0 // the records of a thread need not be in order
 	}
-	if t.timed && !timer && clock-t.clock < overdue {
+	if t.timer.exists && !timer && clock-t.clock < overdue {
 		return 0
 	}
 	since := t.read(clock)

@@ -40,7 +40,7 @@ func TestVisit(t *testing.T) {
 	} {
 		ts := newThreads(nil)
 		th := ts.of(7)
-		th.clock, th.passes, th.timed = 100*ms, c.passes, c.timed
+		th.clock, th.passes, th.timer.exists = 100*ms, c.passes, c.timed
 		since := ts.visit(th, c.clock, c.timer)
 		testenv.Prints(t, c.name+": time, paid, without a timer", fmt.Sprint(c.since, c.since, c.without), since, ts.paid, ts.without)
 		ts.visit(th, 160*ms, true)
@@ -65,15 +65,15 @@ func TestTimers(t *testing.T) {
 	for i := range list {
 		list[i] = new(thread)
 		ts.start(list[i], tid)
-		testenv.Same(t, fmt.Sprint("timer ", i), list[i].timed, i < 2)
+		testenv.Same(t, fmt.Sprint("timer ", i), list[i].timer.exists, i < 2)
 	}
 	ts.stop(list[0])
 	ts.start(list[2], tid)
-	testenv.Prints(t, "a timer in the place of one that has ended", "true 0", list[2].timed, list[2].number)
+	testenv.Prints(t, "a timer in the place of one that has ended", "true 0", list[2].timer.exists, list[2].number)
 	ts.stop(list[1])
 	ts.stop(list[2])
 	ts.start(list[0], 1<<22+1)
-	testenv.Prints(t, "a timer on a thread that does not exist; numbers left", "false 2", list[0].timed, len(ts.free))
+	testenv.Prints(t, "a timer on a thread that does not exist; numbers left", "false 2", list[0].timer.exists, len(ts.free))
 }
 
 // TestOwe has a goroutine with a sample at 10 ms that is owed CPU time. Its samples up to 20 ms begin with that.
@@ -162,7 +162,7 @@ func TestCoreless(t *testing.T) {
 	} {
 		r.samples, r.last = nil, map[uint64]time.Duration{}
 		d := &drain{out: r, threads: newThreads(nil)}
-		d.threads.of(7).timed = true
+		d.threads.of(7).timer.exists = true
 		ran := &goroutine{id: 3, seen: true, balance: d.nocores.Of(1)}
 		rec := make(record, headWords)
 		rec[0], rec[headTID], rec[headIndex] = goruntime.GRunning<<32, 7, ^uint64(0)

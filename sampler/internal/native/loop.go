@@ -119,7 +119,7 @@ func (n *Source) loop(up chan struct{}) {
 			n.mute = true
 			n.s.quiet = 1
 			n.drain.threads.stopAll()
-			n.ticker.deleteTimer()
+			n.ticker.timer.delete()
 			n.ticker.leave() // if it returns false, the tick that is under way ends as usual: it still has all that it uses
 			n.drain.out.Fail(fmt.Errorf("native: %w", err))
 		}

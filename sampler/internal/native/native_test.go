@@ -276,7 +276,7 @@ func tickCosts(b *testing.B, n int) {
 	s := New()
 	testenv.OK(b, s.Start(source.Config{Rate: 1, Budget: 100, Start: time.Now()}, discard{newRecorder()}))
 	sh := s.s
-	s.ticker.deleteTimer()
+	s.ticker.timer.delete()
 	s.ticker.leave()
 	close(s.quit)
 	<-s.done

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -19,8 +20,9 @@ import (
 // prepare finds the runtime's data and sets up shared memory, ticker, handler and timer.
 // release undoes it.
 func (n *Source) prepare(l *goruntime.Layout) error {
-	if err := checkClock(); err != nil {
-		return err
+	// The runtime uses the vDSO, so a seccomp policy may refuse the system call without any effect on the program.
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, new(unix.Timespec)); err != nil {
+		return fmt.Errorf("clock_gettime: %w", err)
 	}
 	if err := checkSelf(l); err != nil {
 		return err
@@ -71,7 +73,7 @@ func (n *Source) prepare(l *goruntime.Layout) error {
 		return err
 	}
 	n.memoryInUse(true)
-	return n.ticker.createTimer(n.signal, n.s.tag)
+	return n.ticker.timer.create(unix.CLOCK_MONOTONIC, n.signal, n.ticker.tid, n.s.tag)
 }
 
 // sessions counts sessions. The number is part of a session's signals, so that a late
@@ -184,7 +186,7 @@ func (n *Source) release() (free bool) {
 		r.roster = n.drain.roster
 	}
 	if n.ticker != nil {
-		n.ticker.deleteTimer()
+		n.ticker.timer.delete()
 		free = n.ticker.stop()
 		n.ticker = nil
 	}

@@ -47,17 +47,14 @@ const (
 	saRestart  = 0x10000000
 )
 
-func getAction(signal int) (a sigaction, err error) {
-	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
-	if e != 0 {
-		err = fmt.Errorf("rt_sigaction of signal %d: %w", signal, e)
-	}
-	return a, err
-}
+func getAction(signal int) (sigaction, error) { return swapAction(signal, nil) }
 
 // setAction sets the action and returns the old one, in one step.
-func setAction(signal int, a sigaction) (old sigaction, err error) {
-	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&a)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+func setAction(signal int, a sigaction) (old sigaction, err error) { return swapAction(signal, &a) }
+
+// swapAction returns the action, and sets another one unless that is nil.
+func swapAction(signal int, a *sigaction) (old sigaction, err error) {
+	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(a)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
 	if e != 0 {
 		err = fmt.Errorf("rt_sigaction of signal %d: %w", signal, e)
 	}

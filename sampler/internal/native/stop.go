@@ -43,7 +43,7 @@ func (n *Source) silence() (ended bool) {
 	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.quiet)), 1)
 	n.ended = time.Now()
 	n.drain.threads.stopAll()
-	n.ticker.deleteTimer()
+	n.ticker.timer.delete()
 	ended = n.ticker.stop()
 	within(answerLimit, func() bool { return !n.pending() })
 	return ended

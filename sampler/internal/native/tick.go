@@ -23,8 +23,7 @@ type ticker struct {
 	word  uint32 // the futex: 1 ends the wait
 	tid   int
 	m     uint64 // its runtime.m, to which the goroutine is locked
-	timer int32
-	timed bool // there is a timer; its id may be 0
+	timer timer
 	done  chan struct{}
 }
 
@@ -95,15 +94,40 @@ type sigevent struct {
 // sigevThreadID is SIGEV_THREAD_ID: the signal goes to one thread.
 const sigevThreadID = 4
 
-// createTimer makes the timer that sends the signal to the thread.
-func (t *ticker) createTimer(signal int, value uint64) error {
-	ev := sigevent{value: value, signal: int32(signal), notify: sigevThreadID, tid: int32(t.tid)}
-	_, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.timer)))
+// timer is one of the kernel's timers.
+type timer struct {
+	id     int32
+	exists bool
+}
+
+// create makes a timer on a clock, which sends a signal with a value to a thread.
+func (t *timer) create(clock int32, signal, tid int, value uint64) error {
+	ev := sigevent{value: value, signal: int32(signal), notify: sigevThreadID, tid: int32(tid)}
+	_, _, e := unix.RawSyscall(unix.SYS_TIMER_CREATE, uintptr(clock), uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&t.id)))
 	if e != 0 {
 		return fmt.Errorf("timer_create: %w", e)
 	}
-	t.timed = true
+	t.exists = true
 	return nil
+}
+
+// set makes the timer send signals from then on, one every so many ns.
+func (t *timer) set(from, every uint64, flags uintptr) error {
+	spec := [4]uint64{1: every, 2: from / 1e9, 3: from % 1e9}
+	_, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.id), flags, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	if e != 0 {
+		return fmt.Errorf("timer_settime: %w", e)
+	}
+	return nil
+}
+
+// delete deletes the timer once. Further calls do nothing, because the id may belong to
+// another timer then.
+func (t *timer) delete() {
+	if t.exists {
+		t.exists = false
+		unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(t.id), 0, 0)
+	}
 }
 
 // arm makes the ticks begin at ns on the monotonic clock. No tick may be due. The timer sends
@@ -111,27 +135,7 @@ func (t *ticker) createTimer(signal int, value uint64) error {
 // waits. Once the handler stays on the thread, the next signal stays pending.
 func (t *ticker) arm(ns uint64) error {
 	mem.StoreRelease(uintptr(unsafe.Pointer(&t.s.leave)), 0)
-	return t.set(ns, 1e6, unix.TIMER_ABSTIME)
-}
-
-// set makes the timer send signals from then on, one every so many ns.
-func (t *ticker) set(from, every uint64, flags uintptr) error {
-	spec := [4]uint64{1: every, 2: from / 1e9, 3: from % 1e9}
-	_, _, e := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(t.timer), flags, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
-	if e != 0 {
-		return fmt.Errorf("timer_settime: %w", e)
-	}
-	return nil
-}
-
-// deleteTimer deletes the timer once. Further calls do nothing, because the id may belong to
-// another timer then.
-func (t *ticker) deleteTimer() {
-	if !t.timed {
-		return
-	}
-	t.timed = false
-	unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(t.timer), 0, 0)
+	return t.timer.set(ns, 1e6, unix.TIMER_ABSTIME)
 }
 
 // stopLimit bounds how long Stop waits for a thread that gets no core. Memory that such a

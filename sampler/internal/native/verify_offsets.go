@@ -279,11 +279,11 @@ func (n *Source) checkVDSO(m uintptr) error {
 		probes = 100 // the race detector's calls keep the thread outside most of the time
 	}
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.probeM)), uint64(m))
-	t := &ticker{s: s, tid: unix.Gettid()}
-	if err := t.createTimer(n.signal, s.tag|probeTag); err != nil {
+	var t timer
+	if err := t.create(unix.CLOCK_MONOTONIC, n.signal, unix.Gettid(), s.tag|probeTag); err != nil {
 		return err
 	}
-	defer t.deleteTimer()
+	defer t.delete()
 	if err := t.set(1, probeEvery, 0); err != nil {
 		return err
 	}
