@@ -18,7 +18,7 @@ import (
 const (
 	elfClass64 = 2 // 64-bit file
 	ptLoad     = 1 // segment that the kernel maps
-	pfWrite    = 2 // Writable segment
+	pfWrite    = 2 // writable segment
 )
 
 // Image is the mapped ELF file, executable or shared library, that contains this code. Its

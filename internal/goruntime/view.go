@@ -14,9 +14,9 @@ type View struct {
 	Off     Offsets
 	Program Code    // the first module
 	Codes   uintptr // MaxModules of them, in the order of the runtime's list; written once
-	Orders  uintptr // twice MaxModules indices in codes, those of the modules after the first sorted by text; see FuncTable.Publish
+	Orders  uintptr // twice MaxModules indices in Codes, those of the modules after the first sorted by text; see FuncTable.Publish
 	sorted  uint64  // number of these indices | which of the two lists <<32
-	Modules uint64  // entries of codes in use
+	Modules uint64  // entries of Codes in use
 	last    uint64  // moduledata of the last of these
 }
 

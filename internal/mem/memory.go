@@ -62,7 +62,7 @@ func UnlessFault(f func() error) (err error) {
 }
 
 // Read copies len(dst) words at addr to dst. The kernel makes the copy, and returns an error if
-// Addr is not mapped.
+// addr is not mapped.
 func Read(addr uintptr, dst []uint64) error {
 	if len(dst) == 0 {
 		return nil

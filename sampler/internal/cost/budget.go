@@ -16,12 +16,12 @@ import (
 )
 
 // Budget keeps the cost of sampling within Config.Budget. It sets the mean time between two
-// Ticks and the number of visits at each tick. All costs are CPU time in ns.
+// ticks and the number of visits at each tick. All costs are CPU time in ns.
 //
 // A session cannot see all that it costs: the kernel interrupts running threads for it, and the
-// Go scheduler wakes threads for the drain. So budget adds constants to what it can read. They
+// Go scheduler wakes threads for the drain. So Budget adds constants to what it can read. They
 // were fitted to measurements from outside (go run ./bench -cost). The CPU time of the whole
-// Process is an upper bound.
+// process is an upper bound.
 type Budget struct {
 	percent float64
 	asked   float64 // ns between two ticks, by the rate asked for
@@ -30,14 +30,14 @@ type Budget struct {
 	last  Clocks
 	sums  costs   // each pass counts less as time goes by
 	share float64 // of visits in the CPU time of the tick thread
-	saved float64 // Budget that the last seconds have left, or less than nothing: what they have overspent, ns
+	saved float64 // what the last seconds have left of the budget, or less than nothing: what they have overspent, ns
 
 	Period float64       // mean time between two ticks, ns
 	Quota  uint64        // visits a tick
 	Every  time.Duration // time between two passes of the drain
 }
 
-// Clocks has the Clocks and counters that the cost is computed from, since the start of the
+// Clocks has the clocks and counters that the cost is computed from, since the start of the
 // session unless noted.
 type Clocks struct {
 	At       time.Time
@@ -52,7 +52,7 @@ type Clocks struct {
 	Visiting float64 // ns that visits took
 	Visits   float64
 	News     float64 // of these, visits to new goroutines
-	Wanted   float64 // Visits to goroutines that have moved, with those that the quota did not allow
+	Wanted   float64 // visits to goroutines that have moved, with those that the quota did not allow
 	Records  float64 // stacks that the drain has taken out of the ring
 	Reading  float64 // ns that this took
 
@@ -64,7 +64,7 @@ type costs struct {
 	time, passes, ticks, visits, news, wanted float64 // time in ns
 
 	onPasses float64
-	onTicks  float64 // Ticks and samples of running goroutines
+	onTicks  float64 // ticks and samples of running goroutines
 	onVisits float64
 }
 
@@ -97,7 +97,7 @@ const (
 	settleIn = 160e6
 
 	// horizon is the time after which a cost counts for a third.
-	horizon = time.Second / 1
+	horizon = time.Second
 
 	// What some time has cost too much, the next repayIn costs less, down to half of the budget.
 	repayIn = 4 * time.Second
