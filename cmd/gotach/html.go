@@ -12,16 +12,14 @@ import (
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/page"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
 
 func newHTML(e *env) *cobra.Command {
-	var o formats.Options
-	var po page.Options
-	var out, size string
-	var choice selectFlags
-	var sources sourceFlags
+	var fl pageFlags
+	var out string
 	cmd := &cobra.Command{
 		Use:   "html [-o PAGE.html] FILE... [-- FILE...]",
 		Short: "Make a page to look at a profile in a browser",
@@ -45,36 +43,72 @@ Standard error says of how many files the page has lines.
   gotach html app.tach --since -60s --max-size 2MB -o app.html`,
 		Args: someFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sides := [][]string{args}
-			if n := cmd.ArgsLenAtDash(); n >= 0 {
-				if n == 0 || n == len(args) {
-					return usagef("html: there must be files before -- and after it")
-				}
-				sides = [][]string{args[:n], args[n:]}
+			sides, err := pageSides(cmd, args)
+			if err != nil {
+				return err
 			}
-			var err error
 			if out == "" {
 				if out, err = pageName(sides); err != nil {
 					return err
 				}
 			}
-			if po.MaxSize, err = parseSize("html", size); err != nil {
+			if err := fl.set("html"); err != nil {
 				return err
 			}
-			if err := choice.set("html", &o); err != nil {
-				return err
-			}
-			return makePage(e, sides, out, o, po, &sources)
+			return makePage(e, sides, out, &fl)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVarP(&out, "output", "o", "", "write the page to `FILE`; - is standard output")
-	f.StringVar(&size, "max-size", "15MB", "make the page at most this `SIZE`, such as 2MB")
-	f.BoolVar(&sources.none, "no-source", false, "leave out lines of source files")
-	sources.add(cmd)
-	choice.add(cmd)
-	fromFlags(cmd, &o)
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write the page to `FILE`; - is standard output")
+	fl.add(cmd, "make the page at most this `SIZE`, such as 2MB")
 	return cmd
+}
+
+// pageFlags are the flags of the commands that make a page, html and view, and the options that they set.
+type pageFlags struct {
+	size    string
+	choice  selectFlags
+	sources sourceFlags
+	o       formats.Options
+	po      page.Options
+}
+
+// add adds the flags to a command.
+func (fl *pageFlags) add(cmd *cobra.Command, sizeHelp string) {
+	f := cmd.Flags()
+	f.StringVar(&fl.size, "max-size", "15MB", sizeHelp)
+	f.BoolVar(&fl.sources.none, "no-source", false, "leave out lines of source files")
+	fl.sources.add(cmd)
+	fl.choice.add(cmd)
+	fromFlags(cmd, &fl.o)
+}
+
+// set checks the flags and sets the options, except po.Source.
+func (fl *pageFlags) set(cmd string) (err error) {
+	if fl.po.MaxSize, err = parseSize(cmd, fl.size); err != nil {
+		return err
+	}
+	return fl.choice.set(cmd, &fl.o)
+}
+
+// reader sets po.Source and returns what reads the source files, nil if none are wanted.
+func (fl *pageFlags) reader(cmd string) (*source.Reader, error) {
+	read, err := fl.sources.reader(cmd)
+	if read != nil {
+		fl.po.Source = read.Read
+	}
+	return read, err
+}
+
+// pageSides returns the files of each side. There are two if there is a --.
+func pageSides(cmd *cobra.Command, args []string) ([][]string, error) {
+	switch n := cmd.ArgsLenAtDash(); n {
+	case -1:
+		return [][]string{args}, nil
+	case 0, len(args):
+		return nil, usagef("%s: there must be files before -- and after it", cmd.Name())
+	default:
+		return [][]string{args[:n], args[n:]}, nil
+	}
 }
 
 // pageName returns the name of the page of a file: that of app.tach is app.html in the present folder.
@@ -110,7 +144,7 @@ func parseSize(cmd, text string) (int64, error) {
 }
 
 // makePage makes the page of one or two profiles. An existing file is replaced when the page is complete.
-func makePage(e *env, sides [][]string, out string, o formats.Options, po page.Options, sources *sourceFlags) (err error) {
+func makePage(e *env, sides [][]string, out string, fl *pageFlags) (err error) {
 	for _, side := range sides {
 		for _, in := range side {
 			if sameFile(in, out) {
@@ -118,14 +152,11 @@ func makePage(e *env, sides [][]string, out string, o formats.Options, po page.O
 			}
 		}
 	}
-	read, err := sources.reader("html")
+	read, err := fl.reader("html")
 	if err != nil {
 		return err
 	}
-	if read != nil {
-		po.Source = read.Read
-	}
-	d, err := readPage(e, sides, nil, o, po)
+	d, err := readPage(e, sides, nil, fl)
 	if err != nil {
 		return err
 	}
@@ -149,16 +180,16 @@ func makePage(e *env, sides [][]string, out string, o formats.Options, po page.O
 }
 
 // readPage opens the files of each side, and reads them when all are open.
-func readPage(e *env, sides [][]string, inputs []page.Input, o formats.Options, po page.Options) (d *page.Data, err error) {
+func readPage(e *env, sides [][]string, inputs []page.Input, fl *pageFlags) (d *page.Data, err error) {
 	if len(inputs) == len(sides) {
-		return page.Build(inputs, po)
+		return page.Build(inputs, fl.po)
 	}
-	err = e.read("html", sides[len(inputs)], o, func(in *formats.Input) error {
+	err = e.read("html", sides[len(inputs)], fl.o, func(in *formats.Input) error {
 		if !in.HasSamples() {
 			return in.OnlySums()
 		}
 		open := func(o stream.Options) (*stream.Source, error) { return in.Source(o) }
-		d, err = readPage(e, sides, append(inputs, page.Input{Name: in.Name, Files: typed(sides[len(inputs)]), Open: open}), o, po)
+		d, err = readPage(e, sides, append(inputs, page.Input{Name: in.Name, Files: typed(sides[len(inputs)]), Open: open}), fl)
 		return err
 	})
 	return d, err

@@ -16,10 +16,8 @@ var analyses = []string{"report", "html", "why", "leaks", "locks", "waits", "req
 // read opens files as one profile, calls use with it and closes it. It shows the progress of
 // use; commands call e.barDone before they print.
 func (e *env) read(what string, paths []string, o formats.Options, use func(*formats.Input) error) error {
-	if o.From != "" {
-		if _, err := formats.ByName(o.From); err != nil {
-			return usagef("--from: %w", err)
-		}
+	if err := checkFrom(&o); err != nil {
+		return err
 	}
 	e.bar = e.progress(what)
 	defer e.barDone()
@@ -116,6 +114,16 @@ func fromFlags(cmd *cobra.Command, o *formats.Options) {
 	cmd.Flags().StringVar(&o.From, "from", "", "read files of this `FORMAT` (default: from the content)")
 	cmd.Flags().BoolVar(&o.Lax, "lax", false, "dcpi: also read files without version and tstart")
 	completeFormats(cmd, "from", (*formats.Format).CanRead)
+}
+
+// checkFrom checks --from.
+func checkFrom(o *formats.Options) error {
+	if o.From != "" {
+		if _, err := formats.ByName(o.From); err != nil {
+			return usagef("--from: %w", err)
+		}
+	}
+	return nil
 }
 
 func completeFormats(cmd *cobra.Command, flag string, which func(*formats.Format) bool) {

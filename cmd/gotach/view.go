@@ -13,18 +13,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/spf13/cobra"
 )
 
 func newView(e *env) *cobra.Command {
-	var o formats.Options
-	var po page.Options
-	var size string
+	var fl pageFlags
 	var noOpen bool
-	var choice selectFlags
-	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "view FILE|DIR... [-- FILE|DIR...]",
 		Short: "Look at a profile in a browser, also while it is being written",
@@ -47,45 +42,27 @@ With -- the page compares the profiles before it with those after it. Flags must
   gotach view before.tach -- after.tach`,
 		Args: someFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sides := [][]string{args}
-			if n := cmd.ArgsLenAtDash(); n >= 0 {
-				if n == 0 || n == len(args) {
-					return usagef("view: there must be files before -- and after it")
-				}
-				sides = [][]string{args[:n], args[n:]}
+			sides, err := pageSides(cmd, args)
+			if err != nil {
+				return err
 			}
 			if slices.Contains(args, "-") {
 				return usagef("view: standard input can be read only once; use gotach html")
 			}
-			var err error
-			if po.MaxSize, err = parseSize("view", size); err != nil {
+			if err := fl.set("view"); err != nil {
 				return err
 			}
-			if err := choice.set("view", &o); err != nil {
+			if err := checkFrom(&fl.o); err != nil {
 				return err
 			}
-			if o.From != "" {
-				if _, err := formats.ByName(o.From); err != nil {
-					return usagef("--from: %w", err)
-				}
-			}
-			read, err := sources.reader("view")
-			if err != nil {
+			if _, err := fl.reader("view"); err != nil {
 				return err
 			}
-			if read != nil {
-				po.Source = read.Read
-			}
-			return view(e, &viewed{sides: sides, o: o}, po, !noOpen)
+			return view(e, &viewed{sides: sides, o: fl.o}, fl.po, !noOpen)
 		},
 	}
-	f := cmd.Flags()
-	f.BoolVar(&noOpen, "no-open", false, "print the address only, open no browser")
-	f.StringVar(&size, "max-size", "15MB", "send the page at most this `SIZE` of data at once, such as 2MB")
-	f.BoolVar(&sources.none, "no-source", false, "leave out lines of source files")
-	sources.add(cmd)
-	choice.add(cmd)
-	fromFlags(cmd, &o)
+	cmd.Flags().BoolVar(&noOpen, "no-open", false, "print the address only, open no browser")
+	fl.add(cmd, "send the page at most this `SIZE` of data at once, such as 2MB")
 	return cmd
 }
 
