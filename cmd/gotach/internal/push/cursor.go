@@ -104,7 +104,7 @@ func (c *cursor) claim() error {
 		return err
 	}
 	// Who may write to it could say that files were sent; a second name may be that of another file.
-	if err = ours(info); err == nil && !alone(info) {
+	if err = onlyOurs(info); err == nil && !oneName(info) {
 		err = errors.New("the file has several names")
 	}
 	if err == nil && info.Size() > maxCursor {

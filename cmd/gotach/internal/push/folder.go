@@ -30,8 +30,8 @@ func openFolder(path string) (*folder, error) {
 	return &folder{root, path, info}, nil
 }
 
-// there returns nil if the folder still has its path: it may have been deleted and made again, or mounted.
-func (d *folder) there() error {
+// inPlace returns nil if the folder still has its path: it may have been deleted and made again, or mounted.
+func (d *folder) inPlace() error {
 	info, err := os.Stat(d.path)
 	if err == nil && !os.SameFile(info, d.info) {
 		err = errReplaced // nothing else tells that files are missing
@@ -41,8 +41,8 @@ func (d *folder) there() error {
 
 var errReplaced = errors.New("another folder has this name now")
 
-// ours returns nil if nobody else may write to a file or folder. A folder of this user may be one of a group too.
-func ours(info fs.FileInfo) error {
+// onlyOurs returns nil if nobody else may write to a file or folder. A folder of this user may be one of a group too.
+func onlyOurs(info fs.FileInfo) error {
 	uid, ok := owner(info)
 	mine := uid == os.Geteuid()
 	switch mode := info.Mode().Perm(); {

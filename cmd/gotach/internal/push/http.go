@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -52,7 +53,7 @@ func newPoster(to *url.URL, o *TargetOptions) (*poster, error) {
 		ForceAttemptHTTP2:     true,
 	}
 	if o.CA != nil {
-		pool, err := pool(o.CA)
+		pool, err := authorities(o.CA)
 		if err != nil {
 			return nil, err
 		}
@@ -71,6 +72,15 @@ func newPoster(to *url.URL, o *TargetOptions) (*poster, error) {
 		},
 		header: o.Header, secrets: secrets(to, o.Header), metrics: metrics, zw: zw,
 	}, nil
+}
+
+// authorities returns those in a text of PEM.
+func authorities(pem []byte) (*x509.CertPool, error) {
+	p := x509.NewCertPool()
+	if !p.AppendCertsFromPEM(pem) {
+		return nil, errors.New("no certificate in it")
+	}
+	return p, nil
 }
 
 func (p *poster) close() { p.client.CloseIdleConnections() }

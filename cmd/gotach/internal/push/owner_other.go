@@ -7,5 +7,5 @@ import "io/fs"
 // owner does not say to whom a file belongs.
 func owner(fs.FileInfo) (uid int, ok bool) { return 0, false }
 
-// alone returns true.
-func alone(fs.FileInfo) bool { return true }
+// oneName returns true.
+func oneName(fs.FileInfo) bool { return true }

@@ -16,8 +16,8 @@ func owner(info fs.FileInfo) (uid int, ok bool) {
 	return int(st.Uid), true
 }
 
-// alone reports whether a file has one name.
-func alone(info fs.FileInfo) bool {
+// oneName reports whether a file has one name.
+func oneName(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || st.Nlink == 1
 }

@@ -47,7 +47,7 @@ func (k *parking) open() error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s is no folder", refusedDir)
 	}
-	if err := ours(info); err != nil {
+	if err := onlyOurs(info); err != nil {
 		return fmt.Errorf("%s: %w", refusedDir, err)
 	}
 	root, err := k.state.OpenRoot(refusedDir)

@@ -130,7 +130,7 @@ func (p *Pusher) open() (err error) {
 			return err
 		}
 	}
-	if err := ours(opened.state.info); err != nil {
+	if err := onlyOurs(opened.state.info); err != nil {
 		return fmt.Errorf("%s: %w: %w", opened.state.path, err, ErrShared)
 	}
 	if _, _, err := opened.dir.list(opened.state); err != nil {
@@ -163,7 +163,7 @@ func (p *Pusher) close() (err error) {
 
 // again opens the folders again if others have their names by now, such as when a volume was mounted.
 func (p *Pusher) again() error {
-	err := cmp.Or(p.dir.there(), p.state.there())
+	err := cmp.Or(p.dir.inPlace(), p.state.inPlace())
 	if !errors.Is(err, errReplaced) {
 		return err
 	}

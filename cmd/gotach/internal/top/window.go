@@ -109,20 +109,20 @@ func (w *window) Batches(get func() *reader.Batch, _ uint64) iter.Seq2[*reader.B
 	}
 }
 
-// A stay is when a thread has samples in a window.
-type stay struct {
+// A lifetime is when a thread has samples in a window.
+type lifetime struct {
 	thread      uint32
 	weight      uint64 // of the first one
 	first, last uint64 // since the beginning of the window
 }
 
-// stays returns those of all threads in the window.
-func (w *window) stays() (list []stay) {
+// lifetimes returns those of all threads in the window.
+func (w *window) lifetimes() (list []lifetime) {
 	number := make([]uint32, len(w.threads)) // index into list + 1
 	w.each(func(s *reader.BatchSample, at, weight uint64) bool {
 		n := number[s.Thread]
 		if n == 0 {
-			list = append(list, stay{thread: s.Thread, weight: weight, first: at - w.from})
+			list = append(list, lifetime{thread: s.Thread, weight: weight, first: at - w.from})
 			n = uint32(len(list))
 			number[s.Thread] = n
 		}
@@ -135,7 +135,7 @@ func (w *window) stays() (list []stay) {
 // FirstWeights returns the weights of the first samples in the window, by goroutine.
 func (w *window) FirstWeights() ([]reader.FirstWeight, error) {
 	var list []reader.FirstWeight
-	for _, x := range w.stays() {
+	for _, x := range w.lifetimes() {
 		list = append(list, reader.FirstWeight{Goroutine: w.threads[x.thread].ID, Weight: x.weight})
 	}
 	slices.SortStableFunc(list, func(a, b reader.FirstWeight) int { return cmp.Compare(a.Goroutine, b.Goroutine) })
@@ -146,7 +146,7 @@ func (w *window) FirstWeights() ([]reader.FirstWeight, error) {
 // There are no labels.
 func (w *window) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	return func(yield func(*tachyon.Goroutine, error) bool) {
-		for _, x := range w.stays() {
+		for _, x := range w.lifetimes() {
 			f := w.goroutines[w.threads[x.thread].ID]
 			g := tachyon.Goroutine{ID: w.threads[x.thread].ID, Parent: f.parent, First: x.first, Last: x.last, FirstWeight: x.weight}
 			if f.creation > 0 {
