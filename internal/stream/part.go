@@ -13,7 +13,7 @@ type Part struct {
 	Header   tachyon.Header
 	Metadata *tachyon.Metadata // at least without goroutines and objects
 	Process  Process
-	Whole    bool   // all its samples count; in the joined stream some of other files do not
+	Runtime  bool   // waits of the runtime's goroutines count in it, and in others of the files they do not
 	Hole     bool   // the file before it in its session is not there
 	Shift    uint64 // µs to add to its times; known when the file before it was read
 	End      uint64 // time of its last sample, shifted, µs; known when it was read
@@ -24,7 +24,7 @@ type Process struct {
 	Host  string
 	PID   int
 	Start int64 // µs, of the session
-	File  int   // number of the file, if that does not name its process
+	File  int   // number of the file, from 1, if it does not say which process it is of
 }
 
 // NewPart returns a file as a part. It has neither Process nor place yet.
@@ -48,7 +48,7 @@ func (p *Part) Number() int {
 // out waits of the runtime's goroutines, those of the other files become ordinary
 // goroutines, whose waits count.
 func (p *Part) Interpreter(i uint32) uint32 {
-	if p.Whole && i == tachyon.Runtime {
+	if p.Runtime && i == tachyon.Runtime {
 		return tachyon.User
 	}
 	return i
@@ -78,14 +78,14 @@ const wallClock = 946_684_800_000_000
 // Arrange puts files in order of time and finds out which belong together. Files without a wall
 // clock come last.
 func Arrange(parts []*Part) {
-	early := func(p *Part) int {
+	clockless := func(p *Part) int {
 		if p.Header.Start < wallClock {
 			return 1
 		}
 		return 0
 	}
 	slices.SortStableFunc(parts, func(a, b *Part) int {
-		return cmp.Or(early(a)-early(b), cmp.Compare(a.Header.Start, b.Header.Start), cmp.Compare(a.Number(), b.Number()))
+		return cmp.Or(clockless(a)-clockless(b), cmp.Compare(a.Header.Start, b.Header.Start), cmp.Compare(a.Number(), b.Number()))
 	})
 	if len(parts) == 1 {
 		return
@@ -94,7 +94,7 @@ func Arrange(parts []*Part) {
 	latest := map[Process]int{} // the number of the latest file
 	for i, p := range parts {
 		p.Process = Process{File: i + 1}
-		p.Whole = mixed && p.countsAll()
+		p.Runtime = mixed && p.countsAll()
 		if s := p.Metadata.Session; s != nil {
 			begin := s.SessionStart
 			if begin.IsZero() {
@@ -115,9 +115,9 @@ func (p *Part) Begin(before *Part) {
 	p.End = p.Header.Start + p.Shift
 }
 
-// Missing returns the time in µs, before a thread's first sample in the part, that is in none of the files.
-// The thread's latest sample in the files before was at last. The time for which its first sample here
-// stands begins at begin; said reports whether that is from the metadata.
+// Missing returns how many µs between a thread's samples in two files are in none of the files: from last, the time of its latest
+// sample in the files before, to begin, where the time for which its first sample in the part stands begins. said reports whether
+// begin is from the metadata.
 func (p *Part) Missing(last, begin uint64, said bool) uint64 {
 	// The previous sample may be in a file that is not among the files. The last file of a killed
 	// program may have no metadata; then a hole in the numbers tells.

@@ -98,7 +98,7 @@ type run struct {
 	*Source
 	pipes   pipes
 	session *tachyon.Session // nil if gotach did not record all files; otherwise Process is no goroutine
-	gap     uint32
+	gap     uint32           // the stack of time that is in none of the files
 
 	known       map[uint32]*idSet // counted goroutines, by interpreter; nil if there is one file
 	seams       *seams            // nil if there is one file
@@ -243,17 +243,10 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 		if s.First {
 			var before seamBefore
 			weight, before = r.first(f, b.Threads[s.Thread-known].ID, s, sl, at)
-			marker := r.session.Marker(sl.interpreter, 0)
-			if before.missing > 0 && (!marker || r.o.Markers) {
-				out = Sample{
-					Goroutine: sl.id, Interpreter: sl.interpreter, Slot: s.Thread, First: true, Creator: sl.creator,
-					Stack: r.gap, Labels: before.labels, Time: at - weight, Wall: reader.Micros(before.missing), Marker: marker,
-				}
-				if r.chooser == nil || r.chooser.yields(&out) {
-					r.counts(sl, &out)
-					if !yield(&out, nil) {
-						return errStop
-					}
+			if before.missing > 0 {
+				gap := Sample{Goroutine: sl.id, Interpreter: sl.interpreter, Slot: s.Thread, First: true, Creator: sl.creator, Time: at - weight}
+				if !r.yieldGap(sl, &gap, before, yield) {
+					return errStop
 				}
 			}
 		}
@@ -287,7 +280,7 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 			continue
 		}
 		if out.First = !sl.yielded; out.First || !sl.counted {
-			r.counts(sl, &out)
+			r.countGoroutine(sl, &out)
 		}
 		if !yield(&out, nil) {
 			return errStop
@@ -296,8 +289,19 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 	return nil
 }
 
-// counts counts a goroutine at its first sample that is no marker and is selected.
-func (r *run) counts(sl *slot, s *Sample) {
+// yieldGap yields a sample for time before a slot's first sample in the file that is in none of the files. It reports false if the
+// loop wants no more samples.
+func (r *run) yieldGap(sl *slot, s *Sample, before seamBefore, yield func(*Sample, error) bool) bool {
+	s.Stack, s.Labels, s.Wall, s.Marker = r.gap, before.labels, reader.Micros(before.missing), r.session.Marker(sl.interpreter, 0)
+	if s.Marker && !r.o.Markers || r.chooser != nil && !r.chooser.yields(s) {
+		return true
+	}
+	r.countGoroutine(sl, s)
+	return yield(s, nil)
+}
+
+// countGoroutine counts a goroutine at its first sample that is no marker and is selected.
+func (r *run) countGoroutine(sl *slot, s *Sample) {
 	sl.yielded = true
 	if s.Unselected || s.Marker || sl.counted {
 		return
@@ -326,8 +330,8 @@ type seamBefore struct {
 	labels  *Labels
 }
 
-// first begins a slot with the first sample in the file of a thread, given its id there. It returns the sample's
-// weight in µs.
+// first begins a slot with the first sample of a thread in the file, which is at a time. raw is the thread's id in the file. It returns
+// the sample's weight in µs, and what is missing before that.
 func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uint64) (weight uint64, before seamBefore) {
 	weight = s.Weight(0, f.Header.Interval)
 	said, told := false, false
