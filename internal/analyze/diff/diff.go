@@ -3,7 +3,7 @@
 // # Files
 //
 //   - diff.go: reads the profiles, window by window
-//   - trials.go: what is tested of each row
+//   - measured.go: the values of each row, and which rows are tested
 //   - judge.go: which rows are significant
 //   - rows.go: which rows a sample is in; closures.go names function literals
 //   - compare.go: the difference of two series of values; student.go

@@ -28,15 +28,15 @@ func (d *differ) measure(r *diffRow) (m measured) {
 		default:
 			m.values[side], mean[side] = perWindow(r.time[side], d.lengths[side], 1)
 		}
-		m.values[side] = d.known(side, m.values[side])
+		m.values[side] = d.sampled(side, m.values[side])
 	}
 	m.Row = &Row{Name: r.name, Level: r.level, What: r.what, A: mean[0], B: mean[1], Delta: mean[1] - mean[0], P: 1}
 	m.Low, m.High = m.Delta, m.Delta
 	return m
 }
 
-// known leaves out the values of windows in which nothing has a sample, such as the first ones of a session on a busy machine.
-func (d *differ) known(side int, values []float64) []float64 {
+// sampled leaves out the values of windows in which nothing has a sample, such as the first ones of a session on a busy machine.
+func (d *differ) sampled(side int, values []float64) []float64 {
 	n := 0
 	for i, v := range values {
 		if d.all[side][i] > 0 {
@@ -112,8 +112,8 @@ func usualRatio(rows []measured) float64 {
 	return 1
 }
 
-// result compares all rows.
-func (d *differ) result() []Row {
+// measureAll measures all rows that are shown, and says what they tell of the machine.
+func (d *differ) measureAll() (rows []measured, on machine) {
 	for side := range d.lengths {
 		for i, all := range d.all[side] {
 			if all == 0 { // nothing is known of this time
@@ -121,7 +121,6 @@ func (d *differ) result() []Row {
 			}
 		}
 	}
-	var rows []measured
 	var noCore [2]float64
 	queued := 0.0
 	for i := range d.rows {
@@ -136,8 +135,14 @@ func (d *differ) result() []Row {
 	}
 	rows = d.distinct(rows)
 	cpu := &rows[wholeCPU]
-	on := judgeMachine(queued, usualRatio(rows), [2]float64{cpu.A, cpu.B}, noCore)
+	on = judgeMachine(queued, usualRatio(rows), [2]float64{cpu.A, cpu.B}, noCore)
 	on.edge = 2 / float64(max(1, min(len(cpu.values[0]), len(cpu.values[1]))))
+	return rows, on
+}
+
+// test says which rows are significant: each with its family.
+func (d *differ) test(rows []measured, on *machine) {
+	cpu := &rows[wholeCPU]
 	families := map[diffKey]*rowFamily{} // by level and, but for the whole, what
 	for i := range rows {
 		m := &rows[i]
@@ -170,6 +175,12 @@ func (d *differ) result() []Row {
 		f.share /= shares
 		f.judge()
 	}
+}
+
+// result compares all rows.
+func (d *differ) result() []Row {
+	rows, on := d.measureAll()
+	d.test(rows, &on)
 	var out []Row
 	for i, m := range rows {
 		if i == wholeRequests && (d.unknown != nil || m.A+m.B == 0 || d.o.Per != "wall") || i == wholeGoroutines && d.o.Per == "share" {
@@ -236,7 +247,7 @@ func (d *differ) distinct(rows []measured) []measured {
 		sums := [2]float64{m.A, m.B}
 		out := same[sums]
 		same[sums] = true
-		own := self[m.Name]
-		return out || own != nil && own.A >= 0.95*m.A && own.B >= 0.95*m.B
+		s := self[m.Name]
+		return out || s != nil && s.A >= 0.95*m.A && s.B >= 0.95*m.B
 	})
 }
