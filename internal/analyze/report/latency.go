@@ -37,7 +37,7 @@ const maxParts = 1 << 20
 // FuncIdle is the frame of time in which no goroutine had anything to do.
 const FuncIdle = "[idle]"
 
-// newLatency reads the samples to know how many do what at each instant, and before that to know what is idle if idles is nil.
+// newLatency reads the samples to know how many do what at each instant. If idles is nil, it reads them before that to know what is idle.
 func newLatency(src *stream.Source, o Options, idles *idle.Idle, a *apart) (*latency, error) {
 	var err error
 	if idles == nil {
@@ -64,7 +64,8 @@ func newLatency(src *stream.Source, o Options, idles *idle.Idle, a *apart) (*lat
 	return l, err
 }
 
-// each calls use with the samples that count, and whether they are in run, in wait or in locked.
+// each calls use with the samples that count, until it returns false: with the time of each, in µs since start, and with run, wait or
+// locked, which it is in.
 func (l *latency) each(use func(s *stream.Sample, begin, end uint64, in *occupancy) bool) error {
 	again := l.idle.Again()
 	for s, err := range l.src.Samples() {

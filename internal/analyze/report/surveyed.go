@@ -86,7 +86,7 @@ func (s *Survey) ofFrame(is func(*tachyon.Frame) bool) func(uint32) bool {
 	}
 }
 
-// FindWaits is FindWaits with the source of NewSurvey. It returns nil if the profile is too large to answer at once.
+// FindWaits follows the waits in functions that match. It returns nil if the profile is too large to answer at once.
 func (s *Survey) FindWaits(in *regexp.Regexp) (*locks.Waits, error) {
 	if s.Profile.Samples > mostSurveyed || s.Profile.Goroutines > mostSurveyedGoroutines {
 		return nil, nil
@@ -94,7 +94,7 @@ func (s *Survey) FindWaits(in *regexp.Regexp) (*locks.Waits, error) {
 	return locks.FindWaits(analyze.NewSamples("", s.src), locks.WaitOptions{Func: in, Options: locks.Options{Source: s.read}})
 }
 
-// Channels is Locks with the other sides of all channels. It returns nil if the profile is too large to answer at once.
+// Channels returns what Locks has, with the other sides of all channels. It returns nil if the profile is too large to answer at once.
 func (s *Survey) Channels() (*locks.Locks, error) {
 	if s.Profile.Samples > mostSurveyed {
 		return nil, nil

@@ -236,17 +236,6 @@ const startDial, dialConn = "net/http.(*Transport).startDialConnForLocked", "net
 // connectionStart starts the goroutine of each connection of an HTTP/1 server.
 const connectionStart = "net/http.(*Server).Serve"
 
-// A Number is a number of requests. It is Count if nothing else is known; in truth it is from Low to High.
-type Number struct {
-	Count int `json:"count"`
-	Low   int `json:"count_low"`
-	High  int `json:"count_high,omitempty"` // 0: unknown
-	Seen  int `json:"seen"`                 // requests that have a sample
-}
-
-// Known reports whether the number is known within 10 %.
-func (c Number) Known() bool { return c.High > 0 && 10*(c.High-c.Low) <= c.High }
-
 // counts returns the number of requests by kind, and how many more there are at most than the samples tell. all are those
 // that samples tell, by kind, with estimates of those that have none; more are further ones that connections must have served.
 func (b *births) counts(all, more [analyze.KindCount]float64, seen [analyze.KindCount]int) (out [analyze.KindCount]Number, unseen float64) {

@@ -32,7 +32,7 @@ type Options struct {
 	Func    *regexp.Regexp // a request is an invocation of a function whose name matches
 	Label   string         // a request is the time in which goroutines have one value of this label
 	Slowest float64        // share of the requests that are slow; 0 is 0.01
-	// Source is as in Options.
+	// Source is as in locks.Options.
 	Source func(name string) *source.File
 }
 
@@ -66,6 +66,17 @@ type Requests struct {
 	Repeats    []Repeat     `json:"repeats,omitempty"` // the most time first
 	Waits      []Repeat     `json:"-"`                 // all lines at which requests waited, also once each
 }
+
+// A Number is a number of requests: Count is the best estimate, and Low and High are its limits.
+type Number struct {
+	Count int `json:"count"`
+	Low   int `json:"count_low"`
+	High  int `json:"count_high,omitempty"` // 0: unknown
+	Seen  int `json:"seen"`                 // requests that have a sample
+}
+
+// Known reports whether the number is known within 10 %.
+func (c Number) Known() bool { return c.High > 0 && 10*(c.High-c.Low) <= c.High }
 
 // A Bucket counts requests of From to To. That of 0 to Short is one class: how long these are is not known.
 type Bucket struct {

@@ -23,5 +23,6 @@
 //   - program.go reads the file of a program or library, and finds the runtime's variables in memory
 //   - memory.go reads memory of another process
 //   - registers_amd64.go and registers_arm64.go say where registers are in cores and samples
+//   - other.go is the package on other systems
 //   - older_gen.go is the table of offsets of versions that are only read from outside
 package attach

@@ -42,7 +42,7 @@ func (r *recorder) beginFile(w *writer.Writer, start uint64) error {
 
 // next begins a new file. All goroutines have just been looked at, so that they have samples until now in the one before.
 func (r *recorder) next() error {
-	if err := r.lasts(); err != nil {
+	if err := r.flushLast(); err != nil {
 		return err
 	}
 	r.w.Next(r.base+micros(r.now), func() func(*writer.Writer) error {
@@ -62,7 +62,7 @@ func (r *recorder) next() error {
 // close finishes the last file. It returns the first error of all files.
 func (r *recorder) close(err error) error {
 	if err == nil {
-		err = r.lasts()
+		err = r.flushLast()
 	}
 	s := r.session(r.number, r.part)
 	err = cmp.Or(err, r.w.Close(func(w *writer.Writer) error { return w.AddMetadata(tachyon.KindSession, s) }))
@@ -73,8 +73,8 @@ func (r *recorder) close(err error) error {
 	return err
 }
 
-// lasts writes what a file has at last of goroutines.
-func (r *recorder) lasts() error {
+// flushLast is flush at the end of a file, with the last times of all goroutines that the file has.
+func (r *recorder) flushLast() error {
 	for _, k := range r.list {
 		r.woke(k)
 		if k.live && k.told {
@@ -88,7 +88,7 @@ func (r *recorder) lasts() error {
 // progressEvery is how often a file that is being written says how far it is.
 const progressEvery = 200 * time.Millisecond
 
-// flush passes on what a tick has found.
+// flush writes what a tick has found.
 func (r *recorder) flush() error {
 	var err error // the writer keeps its first one
 	if len(r.named.Fresh) > 0 {

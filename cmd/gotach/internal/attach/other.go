@@ -10,7 +10,7 @@ import (
 	"github.com/gotach/profiler/internal/analyze/instant"
 )
 
-// A Process is one that runs a Go program.
+// A Process is one that runs a Go program. On this system there is none.
 type Process struct {
 	PID          int
 	Name, Second string
