@@ -80,31 +80,16 @@ func environ(c *config, get func(string) string) (warnings []string) {
 		}
 	}
 	set("PROFILE_OUT", func() string { return c.Output }, func(v string) (Option, error) { return Output(v), nil })
-	set("PROFILE_RATE", func() string { return strconv.Itoa(c.Rate) }, func(v string) (Option, error) {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			return nil, errors.New("not a whole number of ticks a second")
-		}
-		return Rate(n), nil
-	})
+	set("PROFILE_RATE", func() string { return strconv.Itoa(c.Rate) }, parsed(strconv.Atoi, "not a whole number of ticks a second", Rate))
 	set(sourceVariable, func() string { return c.Source }, func(v string) (Option, error) { return Source(SourceKind(v)), nil })
-	set("PROFILE_BUDGET", func() string { return fmt.Sprintf("%v %%", c.Budget) }, func(v string) (Option, error) {
-		p, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
-		if err != nil {
-			return nil, errors.New("not a number of percent")
-		}
-		return Budget(p), nil
-	})
+	percent := func(v string) (float64, error) { return strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64) }
+	set("PROFILE_BUDGET", func() string { return fmt.Sprintf("%v %%", c.Budget) }, parsed(percent, "not a number of percent", Budget))
 	set("PROFILE_COMPRESSION", func() string { return c.Compression }, func(v string) (Option, error) { return Compression(Codec(v)), nil })
 	set("PROFILE_SYNC", func() string { return describeSync(c.Sync) }, func(v string) (Option, error) {
 		if v == none {
 			return func(c *config) error { c.Sync = 0; return nil }, nil
 		}
-		d, err := time.ParseDuration(v)
-		if err != nil {
-			return nil, errors.New("not a duration such as 1s")
-		}
-		return SyncEvery(d), nil
+		return parsed(time.ParseDuration, "not a duration such as 1s", SyncEvery)(v)
 	})
 	set("PROFILE_ROTATE", func() string { return formatRotation(c.RotateEvery, c.RotateBytes) }, func(v string) (Option, error) {
 		every, bytes, err := rotate.ParseSplit(v)
@@ -114,24 +99,13 @@ func environ(c *config, get func(string) string) (warnings []string) {
 		files, bytes, err := rotate.ParseKept(v)
 		return func(c *config) error { c.KeepFiles, c.KeepBytes = files, bytes; return nil }, err
 	})
-	set("PROFILE_PAUSE", func() string { return c.MaxPause.String() }, func(v string) (Option, error) {
-		d, err := time.ParseDuration(v)
-		if err != nil {
-			return nil, errors.New("not a duration such as 50ms")
-		}
-		return MaxPause(d), nil
-	})
+	set("PROFILE_PAUSE", func() string { return c.MaxPause.String() }, parsed(time.ParseDuration, "not a duration such as 50ms", MaxPause))
 	for _, x := range []struct {
 		name string
 		flag *bool
 	}{{"PROFILE_SYSTEM", &c.System}, {"PROFILE_LEAKS", &c.Leaks}} {
-		set(x.name, func() string { return strconv.FormatBool(*x.flag) }, func(v string) (Option, error) {
-			on, err := strconv.ParseBool(v)
-			if err != nil {
-				return nil, errors.New("neither 1 nor 0")
-			}
-			return func(*config) error { *x.flag = on; return nil }, nil
-		})
+		turn := func(on bool) Option { return func(*config) error { *x.flag = on; return nil } }
+		set(x.name, func() string { return strconv.FormatBool(*x.flag) }, parsed(strconv.ParseBool, "neither 1 nor 0", turn))
 	}
 
 	openTelemetry(c, get)
@@ -158,6 +132,17 @@ func environ(c *config, get func(string) string) (warnings []string) {
 		}
 	}
 	return warnings
+}
+
+// parsed returns a function that parses a value and makes an Option of it. wrong is the error for a value that parse refuses.
+func parsed[T any](parse func(string) (T, error), wrong string, option func(T) Option) func(string) (Option, error) {
+	return func(v string) (Option, error) {
+		x, err := parse(v)
+		if err != nil {
+			return nil, errors.New(wrong)
+		}
+		return option(x), nil
+	}
 }
 
 // openTelemetry takes the service from OpenTelemetry's variables if the program does not name one. What is invalid is

@@ -22,28 +22,27 @@ type Option func(*config) error
 
 type config = session.Config
 
-// Output sets the path of the profile. In the path %p stands for the process id, %h for
-// the host, %e for the program, %t for the start time and %% for a percent sign. The
-// default is %e-%p.tach.
-func Output(path string) Option {
+// option returns an Option that sets something, or if the value is not valid returns an error.
+func option(valid bool, set func(*config), format string, args ...any) Option {
 	return func(c *config) error {
-		if path == "" {
-			return errors.New("Output: the path is empty")
+		if !valid {
+			return fmt.Errorf(format, args...)
 		}
-		c.Output = path
+		set(c)
 		return nil
 	}
 }
 
+// Output sets the path of the profile. In the path %p stands for the process id, %h for
+// the host, %e for the program, %t for the start time and %% for a percent sign. The
+// default is %e-%p.tach.
+func Output(path string) Option {
+	return option(path != "", func(c *config) { c.Output = path }, "Output: the path is empty")
+}
+
 // Rate sets the number of ticks a second, from 1 to 10,000. The default is 1000.
 func Rate(hz int) Option {
-	return func(c *config) error {
-		if hz < 1 || hz > sampler.MaxRate {
-			return fmt.Errorf("Rate: %d is not between 1 and %d", hz, sampler.MaxRate)
-		}
-		c.Rate = hz
-		return nil
-	}
+	return option(hz >= 1 && hz <= sampler.MaxRate, func(c *config) { c.Rate = hz }, "Rate: %d is not between 1 and %d", hz, sampler.MaxRate)
 }
 
 // Budget limits the cost of sampling, in percent of the CPU that the process may use: of GOMAXPROCS cores, or of the quota of
@@ -53,13 +52,7 @@ func Rate(hz int) Option {
 // of the budget is for the waiting ones, and less if it is too small for 100 ticks a second. With 1 percent
 // or more it takes at least 10 ticks a second while something runs, even if they cost more.
 func Budget(percent float64) Option {
-	return func(c *config) error {
-		if !(percent > 0 && percent <= 100) {
-			return fmt.Errorf("Budget: %v percent is not above 0 and at most 100", percent)
-		}
-		c.Budget = percent
-		return nil
-	}
+	return option(percent > 0 && percent <= 100, func(c *config) { c.Budget = percent }, "Budget: %v percent is not above 0 and at most 100", percent)
 }
 
 // A SourceKind is a way to sample goroutines, for [Source].
@@ -80,13 +73,8 @@ const (
 // Source sets how goroutines are sampled. [Open] returns an error if the source does not
 // work on this system. Auto and Off always work.
 func Source(kind SourceKind) Option {
-	return func(c *config) error {
-		if kind != Auto && kind != Native && kind != Portable && kind != Off {
-			return fmt.Errorf("Source: %q is not one of %s, %s, %s, %s", string(kind), Auto, Native, Portable, Off)
-		}
-		c.Source = string(kind)
-		return nil
-	}
+	known := kind == Auto || kind == Native || kind == Portable || kind == Off
+	return option(known, func(c *config) { c.Source = string(kind) }, "Source: %q is not one of %s, %s, %s, %s", string(kind), Auto, Native, Portable, Off)
 }
 
 // A Codec is a way to compress samples, for [Compression].
@@ -102,26 +90,15 @@ const (
 
 // Compression sets how samples are compressed in the file. The default is Zstd.
 func Compression(codec Codec) Option {
-	return func(c *config) error {
-		if codec != Zstd && codec != Uncompressed {
-			return fmt.Errorf("Compression: %q is not one of %s, %s", string(codec), Zstd, Uncompressed)
-		}
-		c.Compression = string(codec)
-		return nil
-	}
+	known := codec == Zstd || codec == Uncompressed
+	return option(known, func(c *config) { c.Compression = string(codec) }, "Compression: %q is not one of %s, %s", string(codec), Zstd, Uncompressed)
 }
 
 // SyncEvery sets how often the profile is synced to the disk during the session, 10 ms or
 // more. It limits what a crash of the machine can lose. A crash of the program loses no
 // written samples, with or without SyncEvery. The default is not to sync. It works on Linux.
 func SyncEvery(d time.Duration) Option {
-	return func(c *config) error {
-		if d < session.MinSync {
-			return fmt.Errorf("SyncEvery: %v is less than %v", d, session.MinSync)
-		}
-		c.Sync = d
-		return nil
-	}
+	return option(d >= session.MinSync, func(c *config) { c.Sync = d }, "SyncEvery: %v is less than %v", d, session.MinSync)
 }
 
 // RotateEvery begins a new file when the current one covers the duration d, 1 s or more.
@@ -130,65 +107,35 @@ func SyncEvery(d time.Duration) Option {
 // combined with [RotateBytes]; then the limit that is reached first begins the new file.
 // [KeepFiles] and [KeepBytes] limit how many files are kept.
 func RotateEvery(d time.Duration) Option {
-	return func(c *config) error {
-		if d < rotate.MinEvery {
-			return fmt.Errorf("RotateEvery: %v is less than %v", d, rotate.MinEvery)
-		}
-		c.RotateEvery = d
-		return nil
-	}
+	return option(d >= rotate.MinEvery, func(c *config) { c.RotateEvery = d }, "RotateEvery: %v is less than %v", d, rotate.MinEvery)
 }
 
 // RotateBytes begins a new file, like [RotateEvery], when the current one has the given number
 // of bytes of compressed samples, 1 MB or more. The file gets larger than that by its tables
 // and up to half a megabyte of samples.
 func RotateBytes(bytes int64) Option {
-	return func(c *config) error {
-		if bytes < rotate.MinBytes {
-			return fmt.Errorf("RotateBytes: %d bytes are less than %s", bytes, rotate.FormatSize(rotate.MinBytes))
-		}
-		c.RotateBytes = bytes
-		return nil
-	}
+	return option(bytes >= rotate.MinBytes, func(c *config) { c.RotateBytes = bytes }, "RotateBytes: %d bytes are less than %s", bytes, rotate.FormatSize(rotate.MinBytes))
 }
 
 // KeepFiles limits the number of finished files with rotation; the session deletes the
 // oldest ones. The default is 100. A session deletes only files that it has made itself;
 // finished files of earlier sessions stay, and three unfinished ones of programs that were killed.
 func KeepFiles(n int) Option {
-	return func(c *config) error {
-		if n < 1 {
-			return fmt.Errorf("KeepFiles: %d is less than 1", n)
-		}
-		c.KeepFiles = n
-		return nil
-	}
+	return option(n >= 1, func(c *config) { c.KeepFiles = n }, "KeepFiles: %d is less than 1", n)
 }
 
 // KeepBytes limits the total size of the finished files with rotation, like [KeepFiles]
 // limits their number. It is 2 MB or more; the default is 1 GB. The session begins a new
 // file when the current one has half of that.
 func KeepBytes(n int64) Option {
-	return func(c *config) error {
-		if n < rotate.MinKeepBytes {
-			return fmt.Errorf("KeepBytes: %d bytes are less than %s", n, rotate.FormatSize(rotate.MinKeepBytes))
-		}
-		c.KeepBytes = n
-		return nil
-	}
+	return option(n >= rotate.MinKeepBytes, func(c *config) { c.KeepBytes = n }, "KeepBytes: %d bytes are less than %s", n, rotate.FormatSize(rotate.MinKeepBytes))
 }
 
 // MaxPause limits how long one tick may stop the program. Only the portable source stops
 // the program. If a tick would take longer, because there are many goroutines, it is left
 // out and counted in the profile. The default is 10 ms.
 func MaxPause(d time.Duration) Option {
-	return func(c *config) error {
-		if d <= 0 {
-			return fmt.Errorf("MaxPause: %v is not above 0", d)
-		}
-		c.MaxPause = d
-		return nil
-	}
+	return option(d > 0, func(c *config) { c.MaxPause = d }, "MaxPause: %v is not above 0", d)
 }
 
 // Export also writes the profile in another format at [Session.Stop]. The command
@@ -211,20 +158,14 @@ func Export(format, path string) Option {
 // SystemGoroutines includes the waits of the Go runtime's own goroutines. Their CPU time
 // always counts.
 func SystemGoroutines() Option {
-	return func(c *config) error {
-		c.System = true
-		return nil
-	}
+	return func(c *config) error { c.System = true; return nil }
 }
 
 // Leaks asks the runtime at [Session.Stop] which goroutines it can prove to be leaked, for "gotach leaks". That
 // takes a garbage collection. It needs Go 1.27 and the import of package leaks; otherwise the profile says that
 // nothing is known, and why.
 func Leaks() Option {
-	return func(c *config) error {
-		c.Leaks = true
-		return nil
-	}
+	return func(c *config) error { c.Leaks = true; return nil }
 }
 
 // Service sets the name of the service that the program is a process of, and its version. They tell the processes of a
@@ -251,18 +192,12 @@ const maxService = 255 // bytes
 // NoWaitFrames leaves out the innermost frame of a goroutine that does not run, which says
 // why, such as "[chan receive]" or "[runnable]".
 func NoWaitFrames() Option {
-	return func(c *config) error {
-		c.NoWaitFrames = true
-		return nil
-	}
+	return func(c *config) error { c.NoWaitFrames = true; return nil }
 }
 
 // Logger sets the logger for warnings. The default is [slog.Default].
 func Logger(l *slog.Logger) Option {
-	return func(c *config) error {
-		c.Log = l
-		return nil
-	}
+	return func(c *config) error { c.Log = l; return nil }
 }
 
 func checkExport(format, path string) error {
