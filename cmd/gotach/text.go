@@ -123,6 +123,36 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
+// typed returns files as they can be typed.
+func typed(paths []string) string {
+	words := make([]string, len(paths))
+	for i, path := range paths {
+		words[i] = quoted(path)
+	}
+	files := strings.Join(words, " ")
+	if len(files) > 40 && len(paths) > 1 {
+		files = words[0] + " …"
+	}
+	return files
+}
+
+// wrap breaks a text into lines between words. All lines but the first are indented.
+func wrap(text string, width, indent int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			lines = append(lines, line)
+			line = strings.Repeat(" ", indent) + word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}
+
 // powers are the prefixes for powers of 1000.
 const powers = "kMGTP"
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/analyze/findings"
 	"github.com/gotach/profiler/internal/analyze/report"
@@ -77,19 +76,6 @@ func (e *env) findings(in *formats.Input, paths []string) ([]findings.Finding, e
 		return nil, err
 	}
 	return findings.OfSurvey(survey, typed(paths), math.MaxInt64)
-}
-
-// typed returns files as they can be typed.
-func typed(paths []string) string {
-	words := make([]string, len(paths))
-	for i, path := range paths {
-		words[i] = quoted(path)
-	}
-	files := strings.Join(words, " ")
-	if len(files) > 40 && len(paths) > 1 {
-		files = words[0] + " …"
-	}
-	return files
 }
 
 const (
@@ -165,21 +151,4 @@ func findingHead(number int, x *findings.Finding, sure bool) string {
 		head += " (" + x.Sure + ")"
 	}
 	return head + ": "
-}
-
-// wrap breaks a text into lines between words. All lines but the first are indented.
-func wrap(text string, width, indent int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
-			lines = append(lines, line)
-			line = strings.Repeat(" ", indent) + word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
 }

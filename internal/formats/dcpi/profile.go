@@ -67,9 +67,8 @@ func (p *Profile) Add(counts iter.Seq[addrCount]) error {
 	return nil
 }
 
-// pack makes chunks of counts, which come in the order of their addresses. A chunk
-// takes 8 bytes beside its counts. So zero counts fill a gap only if they take less
-// than that.
+// pack makes chunks of counts, which come in the order of their addresses. Zero
+// counts fill a gap only if they take less room than the header of another chunk.
 func pack(counts []addrCount, start, size, unit uint64) ([]chunk, error) {
 	var (
 		chunks []chunk
@@ -101,7 +100,7 @@ func pack(counts []addrCount, start, size, unit uint64) ([]chunk, error) {
 		switch gap := (offset - last) / unit; {
 		case k != nil && gap == 0:
 			k.Counts[len(k.Counts)-1] += c.Count // total fits, so this does
-		case k != nil && (gap-1)*4 < footerSize:
+		case k != nil && (gap-1)*4 < chunkHeader:
 			for range gap - 1 {
 				k.Counts = append(k.Counts, 0)
 			}

@@ -55,8 +55,9 @@ func (d *decoder) bad(format string, args ...any) error {
 }
 
 const (
-	footerSize    = 8 // and that of what precedes a chunk's counts
-	smallestChunk = 12
+	footerSize    = 8
+	chunkHeader   = 8 // offset and number of the counts, which follow
+	smallestChunk = chunkHeader + 4
 	batch         = 4096 // counts looked at at once, fewer than fit into a decoder's buffer
 )
 
@@ -96,8 +97,8 @@ func (d *decoder) chunks() error {
 		}
 		first, prevOffset, prevEnd = false, offset, end
 		at := d.off
-		d.r.Discard(footerSize)
-		d.off += footerSize
+		d.r.Discard(chunkHeader)
+		d.off += chunkHeader
 		// What number claims may not be in the file, so it is not allocated at once.
 		counts := make([]uint32, 0, min(number, 1024))
 		for left := number; left > 0; {
