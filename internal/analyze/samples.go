@@ -91,12 +91,12 @@ func (s *Samples) Leaf(stack uint32) *tachyon.Frame {
 	return &s.Source.Frames()[s.Source.Stacks()[stack].Frame]
 }
 
-// Own returns the innermost frame of a stack that is the program's own code. If there is none, it is the
+// ProgramFrame returns the innermost frame of a stack that is the program's own code. If there is none, it is the
 // innermost one with the greatest profile.Code; nil if no frame is a function.
-func (s *Samples) Own(stack uint32) *tachyon.Frame { return s.OwnAbove(stack, 0) }
+func (s *Samples) ProgramFrame(stack uint32) *tachyon.Frame { return s.ProgramFrameAbove(stack, 0) }
 
-// OwnAbove is own for the frames above another stack, which must be one of the callers.
-func (s *Samples) OwnAbove(stack, below uint32) *tachyon.Frame {
+// ProgramFrameAbove is ProgramFrame for the frames above another stack, which must be one of the callers.
+func (s *Samples) ProgramFrameAbove(stack, below uint32) *tachyon.Frame {
 	best, found := profile.WaitFrame, (*tachyon.Frame)(nil)
 	for at := stack; at != below && at != 0 && best < profile.ProgramCode; at = s.Caller(at) {
 		if of := s.CodeOf(at); of > best {

@@ -88,7 +88,7 @@ type reading struct {
 	start  uint64 // µs
 	groups *report.Groups
 	stacks []uint32 // by stack of src: node + 1
-	slots  []lately
+	slots  []latestSample
 	end    uint64 // µs since the start of the latest sample
 
 	file    int // number of the file of parents + 1
@@ -100,8 +100,8 @@ type reading struct {
 	some bool // not all samples are read, so slots do not know where a goroutine begins
 }
 
-// A lately is what a slot's latest sample was, with its record.
-type lately struct {
+// A latestSample is what a slot's latest sample was, with its record.
+type latestSample struct {
 	stack  uint32
 	status tachyon.Status
 	key    idle.Key
@@ -259,13 +259,13 @@ func (b *builder) double() {
 // record returns the number of a sample's record.
 func (r *reading) record(s *stream.Sample, key idle.Key, place uint32) uint32 {
 	status := s.Status &^ tachyon.Moved
-	var last *lately
+	var last *latestSample
 	if !s.NotSeen && !r.some {
 		for int(s.Slot) >= len(r.slots) {
-			r.slots = append(r.slots, lately{})
+			r.slots = append(r.slots, latestSample{})
 		}
 		if last = &r.slots[s.Slot]; s.First {
-			*last = lately{}
+			*last = latestSample{}
 		}
 		if last.known && last.stack == s.Stack && last.status == status && last.key == key {
 			return last.record

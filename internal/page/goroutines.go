@@ -89,7 +89,7 @@ func (l *lives) find(r *reading, s *stream.Sample, record uint32, at uint64) *li
 }
 
 // add adds the time of a sample. before is the part of it that is before the start of the side.
-func (l *lives) add(r *reading, slot *lately, s *stream.Sample, record uint32, from, to, before uint64) {
+func (l *lives) add(r *reading, slot *latestSample, s *stream.Sample, record uint32, from, to, before uint64) {
 	if s.Interpreter == tachyon.Process {
 		return
 	}

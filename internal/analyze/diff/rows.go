@@ -58,7 +58,7 @@ func (d *differ) self(s *analyze.Samples, kind int, stack uint32) string {
 		if leaf != nil && analyze.Reason(leaf) != "" {
 			prefix = leaf.Func + " "
 		}
-		frame = s.Own(stack)
+		frame = s.ProgramFrame(stack)
 	case leaf != nil && leaf.File == "":
 		frame = cmp.Or(s.Function(stack), frame)
 	}

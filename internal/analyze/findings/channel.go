@@ -71,7 +71,7 @@ func channels(f *facts) error {
 		if h := other; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= x.Waited/4 {
 			l := &h.Lines[0]
 			to := placeOfHolder(&l.HolderFrame)
-			out.Text += fmt.Sprintf("; the other side %s (%s of it)", f.doing(l.State, to), percentOf(l.Time, x.Waited))
+			out.Text += fmt.Sprintf("; the other side %s (%s of it)", f.activity(l.State, to), percentOf(l.Time, x.Waited))
 			out.Sure = Inferred
 			out.about = append(out.about, to)
 		}

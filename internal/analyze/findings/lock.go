@@ -61,7 +61,7 @@ func (f *facts) holder(x *locks.Lock) (text string, at place, evidence []string,
 			inside += h.Lines[i].Time
 		}
 	}
-	text = fmt.Sprintf("the holder %s (%s of it", f.doing(l.State, at), percentOf(l.Time, x.Waited))
+	text = fmt.Sprintf("the holder %s (%s of it", f.activity(l.State, at), percentOf(l.Time, x.Waited))
 	if inside >= l.Time+l.Time/2 {
 		text += fmt.Sprintf(", %s in all of the function", percentOf(inside, x.Waited))
 	}
@@ -69,7 +69,7 @@ func (f *facts) holder(x *locks.Lock) (text string, at place, evidence []string,
 	evidence = append(evidence, fmt.Sprintf("holder: %s seen, %s inferred, %s unknown", percentOf(h.Seen, x.Waited), percentOf(h.Inferred, x.Waited), percentOf(h.Unknown, x.Waited)))
 	for _, l := range h.Lines[1:min(len(h.Lines), 3)] {
 		if l.Time >= x.Waited/20 {
-			evidence = append(evidence, fmt.Sprintf("%s: the holder %s", profile.DurationText(l.Time), f.doing(l.State, placeOfHolder(&l.HolderFrame))))
+			evidence = append(evidence, fmt.Sprintf("%s: the holder %s", profile.DurationText(l.Time), f.activity(l.State, placeOfHolder(&l.HolderFrame))))
 		}
 	}
 	if h.TooShort {
@@ -127,7 +127,7 @@ func (f *facts) past(at place) string {
 	if float64(wall) < pastShare*float64(f.length) || wall > f.length+f.length/20 {
 		return ""
 	}
-	return fmt.Sprintf("past it, %s goroutines on average %s", f.average(wall), f.doing(is.state, is.place))
+	return fmt.Sprintf("past it, %s goroutines on average %s", f.average(wall), f.activity(is.state, is.place))
 }
 
 // pastShare is the least part of the time on the clock in which a goroutine does that.

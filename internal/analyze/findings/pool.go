@@ -174,7 +174,7 @@ func (f *facts) poolHolders(chains []locks.WaitNode, wait string) (name, uses st
 		if len(n.Next) > 0 && n.Next[0].Time >= n.Time/4 {
 			next := &n.Next[0]
 			at = placeOfHolder(&next.HolderFrame)
-			uses, sure = fmt.Sprintf("%s (%s of it)", f.doingNode(next), percentOf(next.Time, n.Time)), Inferred
+			uses, sure = fmt.Sprintf("%s (%s of it)", f.activityOf(next), percentOf(next.Time, n.Time)), Inferred
 		}
 	}
 	return name, uses, at, sure

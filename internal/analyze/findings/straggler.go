@@ -66,7 +66,7 @@ func (f *facts) straggler(s *spot, n *locks.WaitNode) bool {
 	at := placeOfHolder(&last.HolderFrame)
 	x := Finding{Kind: Straggler, Cost: alone, Share: f.share(alone), Sure: Inferred, Since: f.since(s.series)}
 	x.Text = fmt.Sprintf("The last goroutine of a WaitGroup is late: of %s in Wait at %s only one was left for %s%s; it %s (%s of it).",
-		durationText(n.Time), s.place.text(), durationText(alone), sinceText(x.Since), f.doingNode(last), percentOf(last.Time, n.Time))
+		durationText(n.Time), s.place.text(), durationText(alone), sinceText(x.Since), f.activityOf(last), percentOf(last.Time, n.Time))
 	x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
 	x.about = []place{at}
 	f.add(x, s.place)

@@ -103,7 +103,7 @@ func waits(f *facts) error {
 			many && f.worth(waited, answerShare) && working >= some && !f.onCores(f.used+f.noCore) && (asks[k] || k.state == waitGroup):
 			meanwhile := ""
 			if does, wall := most(work, byKey); does.function != "" && 2*wall >= working && wall >= some {
-				meanwhile = fmt.Sprintf("; meanwhile %s goroutines on average %s", f.average(wall), f.doing(does.state, does.place))
+				meanwhile = fmt.Sprintf("; meanwhile %s goroutines on average %s", f.average(wall), f.activity(does.state, does.place))
 			}
 			f.waitsAt(k.place, k.state, waited, meanwhile)
 		}

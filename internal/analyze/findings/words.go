@@ -63,8 +63,8 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// doing says what somebody did at a line.
-func (f *facts) doing(state string, at place) string {
+// activity says what somebody did at a line.
+func (f *facts) activity(state string, at place) string {
 	verb := "was in [" + state + "]"
 	switch state {
 	case profile.Running:
@@ -96,11 +96,11 @@ func (f *facts) doing(state string, at place) string {
 	return verb + " in " + at.text()
 }
 
-// doingNode is doing of a goroutine that keeps another one waiting, of which it may be known what it waits for.
-func (f *facts) doingNode(n *locks.WaitNode) string {
+// activityOf is activity of a goroutine that keeps another one waiting, of which it may be known what it waits for.
+func (f *facts) activityOf(n *locks.WaitNode) string {
 	at := placeOfHolder(&n.HolderFrame)
 	if n.Name == "" || n.Kind != "" || at.function == "" {
-		return f.doing(n.State, at)
+		return f.activity(n.State, at)
 	}
 	return "waited for " + n.Name + " in " + at.text()
 }

@@ -231,7 +231,7 @@ func (l *Count) stack(stack uint32) *leakStack {
 		return x
 	}
 	site := waitSite{reason: analyze.Reason(leaf)}
-	if f := l.Own(stack); f != nil {
+	if f := l.ProgramFrame(stack); f != nil {
 		site.function, site.file, site.line = f.Func, f.File, int(f.Line)
 	}
 	n, ok := l.siteOf[site]

@@ -20,13 +20,13 @@ import (
 //   - Else goroutines in functions that do the opposite: such as were seen waiting for the channel, or such whose text
 //     says it.
 type channelKeys struct {
-	dirs   map[string]bool       // where functions wait for channels
-	waits  map[syntax.Key]bool   // what they wait for there, as DoesSend or DoesReceive
-	places map[syntax.Key]bool   // those of waits whose opposite is not in it
-	sides  map[syntax.Key]bool   // as sends or receives: those that goroutines wait for
-	sites  map[int32][]*siteSums // by the number of a channel
-	taken  bool                  // a frame has a place in a channel
-	count  map[syntax.Key]int    // how many objects have a key of places
+	dirs    map[string]bool       // where functions wait for channels
+	waits   map[syntax.Key]bool   // what they wait for there, as DoesSend or DoesReceive
+	places  map[syntax.Key]bool   // those of waits whose opposite is not in it
+	sides   map[syntax.Key]bool   // as sends or receives: those that goroutines wait for
+	sites   map[int32][]*siteSums // by the number of a channel
+	asLocks bool                  // a frame has a place in a channel, so that is used like a lock
+	count   map[syntax.Key]int    // how many objects have a key of places
 }
 
 // channelSides are the keys of a channel's other sides, by what goroutines wait for: "chan send" and so on.

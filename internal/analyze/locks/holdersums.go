@@ -93,11 +93,11 @@ func (l *Sums) holders() error {
 	for o, keys := range index.objects {
 		if sums := l.sums[o]; isChannel(sums.kind) {
 			h := &sums.holder
-			h.places = index.channels.taken && len(keys.exact) > 0
+			h.places = index.channels.asLocks && len(keys.exact) > 0
 			h.looked = h.places || l.o.Channels
 		}
 	}
-	if !contended && !index.channels.taken && !l.o.Channels {
+	if !contended && !index.channels.asLocks && !l.o.Channels {
 		return nil
 	}
 	f := newSectionFinder(index)
@@ -197,7 +197,7 @@ func (l *Sums) holderLines(list []holderStack, h *holderSums) []HolderLine {
 	sums := map[HolderLine]uint64{}
 	for _, key := range list {
 		x := HolderLine{State: key.state}
-		if f := l.Own(key.stack); f != nil {
+		if f := l.ProgramFrame(key.stack); f != nil {
 			x.HolderFrame = HolderFrame{f.Func, f.File, int(f.Line)}
 		}
 		sums[x] += h.stacks[key]

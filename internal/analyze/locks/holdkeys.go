@@ -228,7 +228,7 @@ func (h *holdIndex) holds(f *tachyon.Frame) (list []frameHold) {
 			if !r.Holds(line) {
 				continue
 			}
-			h.channels.taken = h.channels.taken || r.Key.Op != syntax.DoesNothing
+			h.channels.asLocks = h.channels.asLocks || r.Key.Op != syntax.DoesNothing
 			hold := frameHold{key: k, read: r.Read, text: r.Text, defers: r.Deferred, x: x}
 			for _, op := range x.Ops {
 				if op.Line == line && syntax.Text(op.On) == r.Text {

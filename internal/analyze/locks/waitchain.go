@@ -165,7 +165,7 @@ var noLine = &tachyon.Frame{}
 // line returns the innermost line of the program's own code in a stack.
 func (w *waitChains) line(stack uint32) *tachyon.Frame {
 	if *analyze.At(&w.lines, stack, w.Sums.Stacks()) == nil {
-		if w.lines[stack] = w.Own(stack); w.lines[stack] == nil {
+		if w.lines[stack] = w.ProgramFrame(stack); w.lines[stack] == nil {
 			w.lines[stack] = noLine
 		}
 	}

@@ -14,7 +14,7 @@ func (w *waitChains) others(site *siteSums) (tiers [][]int32, role string) {
 	switch {
 	case o == nil || o.sides == nil:
 		return nil, ""
-	case len(o.exact) > 0 && w.holdIndex.channels.taken:
+	case len(o.exact) > 0 && w.holdIndex.channels.asLocks:
 		return [][]int32{o.exact}, RoleHolds
 	}
 	side := o.sides.of[site.reason]

@@ -82,7 +82,7 @@ func (r *requestSums) lineOf(s *analyze.Sample) uint32 {
 		return n
 	}
 	key := repeatKey{state: r.Source.State(s.Status, s.Stack)}
-	if f := r.OwnAbove(s.Stack, r.below(s.Stack)); f != nil {
+	if f := r.ProgramFrameAbove(s.Stack, r.below(s.Stack)); f != nil {
 		key.frame = *f
 	}
 	n, ok := r.again.number[key]

@@ -107,7 +107,7 @@ func (r *requestSums) add(s *analyze.Sample, number int32, out *Requests) {
 	if s.Stack != 0 && analyze.Waits(s.Status) {
 		row.peer = r.ends.Of(s.Stack)
 	}
-	if f := r.OwnAbove(s.Stack, r.below(s.Stack)); f != nil {
+	if f := r.ProgramFrameAbove(s.Stack, r.below(s.Stack)); f != nil {
 		row.name, row.file, line = f.Func, f.File, f.Line
 		if analyze.Waits(s.Status) {
 			row.line = line

@@ -24,30 +24,30 @@ type steps struct {
 	depth  int // of the stacks of all sums
 	stacks *[]Stack
 
-	doings []doing
-	number map[doing]uint32
-	sums   []stepSum
-	index  map[uint64]uint32 // of sums, by doing and step
+	activities []activity
+	number     map[activity]uint32
+	sums       []stepSum
+	index      map[uint64]uint32 // of sums, by activity and step
 }
 
-// A doing is what goroutines of a track did.
-type doing struct {
+// An activity is what goroutines of a track did.
+type activity struct {
 	track *track
 	place place
 }
 
-// A stepSum is the time of a doing in a step.
+// A stepSum is the time of an activity in a step.
 type stepSum struct {
-	doing, step uint32
-	wall, cpu   time.Duration
+	activity, step uint32
+	wall, cpu      time.Duration
 }
 
-func (x *stepSum) key() uint64 { return uint64(x.doing)<<32 | uint64(x.step) }
+func (x *stepSum) key() uint64 { return uint64(x.activity)<<32 | uint64(x.step) }
 
 func newSteps(length time.Duration, o *Options, list *[]Stack) steps {
 	return steps{
 		width: max(1, length/maxSteps+1), most: o.Runs, frames: o.Frames, stacks: list,
-		number: map[doing]uint32{}, index: map[uint64]uint32{},
+		number: map[activity]uint32{}, index: map[uint64]uint32{},
 	}
 }
 
@@ -81,7 +81,7 @@ func (st *steps) sum(t *track, p place, at, wall, cpu time.Duration) {
 	if wall == 0 {
 		return
 	}
-	x := stepSum{doing: intern(&st.doings, st.number, doing{t, p}), step: uint32(max(0, at) / st.width), wall: wall, cpu: cpu}
+	x := stepSum{activity: intern(&st.activities, st.number, activity{t, p}), step: uint32(max(0, at) / st.width), wall: wall, cpu: cpu}
 	st.put(&x)
 	if len(st.sums) > st.most || st.frames > 0 && st.depth > st.frames {
 		st.double()
@@ -105,7 +105,7 @@ func (st *steps) put(x *stepSum) {
 	if !ok {
 		st.index[x.key()] = uint32(len(st.sums))
 		st.sums = append(st.sums, *x)
-		st.depth += int((*st.stacks)[st.doings[x.doing].place.stack].Depth)
+		st.depth += int((*st.stacks)[st.activities[x.activity].place.stack].Depth)
 		return
 	}
 	to := &st.sums[n]
@@ -136,7 +136,7 @@ func (st *steps) double() {
 func (st *steps) finish() {
 	tracks := map[*track]bool{}
 	for _, x := range st.sums {
-		d := st.doings[x.doing]
+		d := st.activities[x.activity]
 		tracks[d.track] = true
 		d.track.Runs = append(d.track.Runs, Run{Begin: time.Duration(x.step) * st.width, Wall: x.wall, CPU: x.cpu, Stack: d.place.stack, State: d.place.state})
 	}
