@@ -8,10 +8,4 @@ import (
 
 // processTime returns the CPU time that the process has used. It uses clock_gettime, which the source
 // needs anyway, so that a seccomp policy need not allow getrusage too.
-func processTime() (time.Duration, bool) {
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) != nil {
-		return 0, false
-	}
-	return time.Duration(ts.Nano()), true
-}
+func processTime() (time.Duration, bool) { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
