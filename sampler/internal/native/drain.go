@@ -202,10 +202,7 @@ func (d *drain) stack(r record) {
 		return
 	}
 	if g.skip {
-		if r[headTID] != 0 && r[headTID] != d.s.tid && r[headG] != d.s.drainG && d.account != nil {
-			t := d.threads.hit(r[headTID])
-			d.account.rows.Add(rows.Profiler, nil, time.Duration(d.threads.visit(t, r[headClock], r.flags()&flagCPUTimer != 0)))
-		}
+		d.ownVisit(r)
 		return
 	}
 	s := d.stacks.find(r)
@@ -258,7 +255,16 @@ func (d *drain) stack(r record) {
 	d.waiting(g, r, d.withObject(g, r, s), t, before)
 }
 
-// waiting makes samples of a goroutine that a visit has found not to run. s is its stack, t the visit's time, and before that of the visit before.
+// ownVisit gives the profiler's row the CPU time of a visit to a goroutine of its own, except those whose time account knows itself.
+func (d *drain) ownVisit(r record) {
+	if r[headTID] != 0 && r[headTID] != d.s.tid && r[headG] != d.s.drainG && d.account != nil {
+		t := d.threads.hit(r[headTID])
+		d.account.rows.Add(rows.Profiler, nil, time.Duration(d.threads.visit(t, r[headClock], r.flags()&flagCPUTimer != 0)))
+	}
+}
+
+// waiting makes samples of a goroutine that a visit has found not to run. s is its stack, t the time of the visit, before that of the
+// previous one.
 func (d *drain) waiting(g *goroutine, r record, s *stack, t, before time.Duration) {
 	status := statusOf(r.status(), g, s)
 	var moved tachyon.Status

@@ -124,18 +124,21 @@ func (n *Source) share(l *goruntime.Layout) error {
 	s.tag = 0x6774<<48 | id
 	s.cpuTag = 0x6774<<48 | cpuTimerTag | id&0x7fff<<32
 	s.random = uint64(time.Now().UnixNano())*0x9e3779b97f4a7c15 | 1
-	for i := uint64(0); i < maxProcs; i++ {
-		// Each session starts with other generations. Only slots of existing Ps are used
-		// later.
-		if i < uint64(runtime.NumCPU())*2+16 {
-			mem.Store64(s.slot(i), id<<20<<8&0xffffffff00) // slotFree
-		}
+	// Each session starts with other generations. Only slots of existing Ps are used later.
+	for i := range min(uint64(runtime.NumCPU())*2+16, maxProcs) {
+		mem.Store64(s.slot(i), id<<20<<8&0xffffffff00) // slotFree
 	}
+	n.calibrate()
+	return nil
+}
+
+// calibrate sets what is computed with the frequency of the cycle counter.
+func (n *Source) calibrate() {
 	if proven.perSecond == 0 {
 		n.patience.Pause()
 		proven.perSecond = cyclesPerSecond(monotonicNow, mem.Cycles)
 	}
-	perSecond := proven.perSecond
+	s, perSecond := n.s, proven.perSecond
 	if steadyCounter() {
 		scale := uint64(1e9 / float64(perSecond) * (1 << 32))
 		for i := range s.clocks {
@@ -146,7 +149,6 @@ func (n *Source) share(l *goruntime.Layout) error {
 	s.perMicro = perSecond / 1e6
 	s.tornAfter = 40 * s.perMicro
 	s.visitLimit = perSecond // a second; begin sets the real limit
-	return nil
 }
 
 // giveBack releases what the source uses. The process can have another source then, unless there is a remainder. It waits for the ends

@@ -91,32 +91,8 @@ func (st *stacks) build(r record) *stack {
 		st.buildNotStarted(s, r)
 		return s
 	}
-	running := r.status() == goruntime.GRunning
-	var frames []frame
-	at := make([]uint64, 0, len(pcs)) // the PC of each frame
-	callee, hides := frame{}, false
-	for i, pc := range pcs {
-		p := st.pc(pc)
-		for _, f := range p.frames {
-			elide := f.wrapper && !callee.panics && i > 0
-			callee = f
-			if p.name == "runtime.goexit" || elide {
-				continue
-			}
-			s.user = s.user || f.user
-			s.panicking = s.panicking || f.panics
-			if f.own {
-				frames, at, hides = frames[:0], at[:0], true
-				continue
-			}
-			frames = append(frames, f)
-			at = append(at, pc)
-		}
-	}
-	if hides && len(frames) == 0 {
-		frames = append(frames, frame{id: st.out.Frame(tachyon.Frame{Func: own.Profiler})})
-	}
-	if !running && r.flags()&flagCPUTimer == 0 { // it does not use a core in the runtime's functions
+	frames, at := st.shown(s, pcs)
+	if r.status() != goruntime.GRunning && r.flags()&flagCPUTimer == 0 { // it does not use a core in the runtime's functions
 		n := 0
 		for n < len(frames) && frames[n].hidden {
 			n++
@@ -145,6 +121,34 @@ func (st *stacks) build(r record) *stack {
 		s.leaf = at[0] - goruntime.PCQuantum
 	}
 	return s
+}
+
+// shown returns the frames of return addresses that a traceback shows and that are not the profiler's, and the PC of each. It notes in s
+// what all of them say.
+func (st *stacks) shown(s *stack, pcs []uint64) (frames []frame, at []uint64) {
+	callee, hides := frame{}, false
+	for i, pc := range pcs {
+		p := st.pc(pc)
+		for _, f := range p.frames {
+			elide := f.wrapper && !callee.panics && i > 0
+			callee = f
+			if p.name == "runtime.goexit" || elide {
+				continue
+			}
+			s.user = s.user || f.user
+			s.panicking = s.panicking || f.panics
+			if f.own {
+				frames, at, hides = frames[:0], at[:0], true
+				continue
+			}
+			frames = append(frames, f)
+			at = append(at, pc)
+		}
+	}
+	if hides && len(frames) == 0 {
+		frames = append(frames, frame{id: st.out.Frame(tachyon.Frame{Func: own.Profiler})})
+	}
+	return frames, at
 }
 
 // forget drops all stacks except the used ones if there are too many.
