@@ -86,7 +86,7 @@ func Read(addr uintptr, dst []uint64) error {
 	return nil
 }
 
-// ReadBig is read in parts, for any length: the kernel copies at most 2 GB in one call.
+// ReadBig is Read in parts, for any length: the kernel copies at most 2 GB in one call.
 func ReadBig(addr uintptr, dst []uint64) error {
 	for len(dst) > 0 {
 		n := min(len(dst), 1<<17)
