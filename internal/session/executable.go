@@ -34,6 +34,7 @@ func readExecutable() (e executable) {
 const (
 	maxSections = 4096
 	maxNote     = 4096
+	longestName = uint64(len(".note.gnu.build-id")) // of the sections that readELF looks for
 )
 
 // An elfFile has the small part of debug/elf that is needed here. The package debug/elf
@@ -62,7 +63,7 @@ func readELF(r io.ReaderAt) (e executable) {
 	f, sections, names := openELF(r)
 	var gnu, golang []byte
 	for _, s := range sections {
-		switch f.sectionName(names, s) {
+		switch f.text(names, s.name, longestName+1) {
 		case ".text":
 			if e.textSize == 0 {
 				e.textStart, e.textSize = s.addr, s.size
@@ -131,18 +132,17 @@ func (f *elfFile) read(offset, n uint64) []byte {
 	return b
 }
 
-// sectionName returns a section's name, or "" if the name is longer than the ones that
-// readELF looks for.
-func (f *elfFile) sectionName(names, s elfSection) string {
-	const enough = uint64(len(".note.gnu.build-id") + 1)
-	if uint64(s.name) >= names.size || names.kind == noBits {
+// text returns the text at a place of a section of names. It returns "" if the text is missing, or has more than most bytes with the
+// zero byte at its end.
+func (f *elfFile) text(names elfSection, at uint32, most uint64) string {
+	if uint64(at) >= names.size || names.kind == noBits {
 		return ""
 	}
-	name, _, ended := strings.Cut(string(f.read(names.offset+uint64(s.name), min(enough, names.size-uint64(s.name)))), "\x00")
+	text, _, ended := strings.Cut(string(f.read(names.offset+uint64(at), min(most, names.size-uint64(at)))), "\x00")
 	if !ended {
 		return ""
 	}
-	return name
+	return text
 }
 
 // note returns the description in a note section. A note has the size of the name, the size

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -143,11 +142,9 @@ func (f *elfFile) symbolName(names elfSection, at uint32, texts map[uint32]strin
 	if text, ok := texts[at]; ok {
 		return text
 	}
-	if uint64(at) >= names.size || names.kind == noBits || len(texts) == maxVariables {
+	if len(texts) == maxVariables {
 		return ""
 	}
-	b := f.read(names.offset+uint64(at), min(maxSymbolName, names.size-uint64(at)))
-	n := max(0, bytes.IndexByte(b, 0))
-	texts[at] = string(b[:n])
+	texts[at] = f.text(names, at, maxSymbolName)
 	return texts[at]
 }
