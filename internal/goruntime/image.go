@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/mem"
@@ -59,33 +58,27 @@ func FindImage(pc uintptr) (*Image, error) {
 	}
 	img := new(Image)
 	found := false
-	for pass := 0; pass < 2; pass++ {
-		for i := 0; i < phnum; i++ {
-			var ph [7]uint64 // Elf64_Phdr
-			if err := mem.Read(base+phoff+uintptr(i)*phsize, ph[:]); err != nil {
-				return nil, err
-			}
-			typ, flags := uint32(ph[0]), uint32(ph[0]>>32)
-			offset, vaddr, memsz := ph[1], uintptr(ph[2]), uintptr(ph[5])
-			if typ != ptLoad {
-				continue
-			}
-			switch {
-			case pass == 0 && offset == 0:
-				img.Bias, found = base-vaddr, true
-			case pass == 1 && flags&pfWrite != 0:
-				lo := (img.Bias + vaddr + 7) &^ 7
-				img.Writable = append(img.Writable, Span{lo, (img.Bias + vaddr + memsz) &^ 7})
-			}
+	for i := range phnum {
+		var ph [7]uint64 // Elf64_Phdr
+		if err := mem.Read(base+phoff+uintptr(i)*phsize, ph[:]); err != nil {
+			return nil, err
+		}
+		typ, flags := uint32(ph[0]), uint32(ph[0]>>32)
+		offset, vaddr, memsz := ph[1], uintptr(ph[2]), uintptr(ph[5])
+		if typ == ptLoad && offset == 0 {
+			img.Bias, found = base-vaddr, true
+		}
+		if typ == ptLoad && flags&pfWrite != 0 {
+			img.Writable = append(img.Writable, Span{vaddr, vaddr + memsz})
 		}
 	}
-	mark := uintptr(unsafe.Pointer(&imageMark))
-	for _, w := range img.Writable {
-		if found && mark >= w.Lo && mark < w.Hi {
-			return img, nil
-		}
+	for i, w := range img.Writable {
+		img.Writable[i] = Span{(img.Bias + w.Lo + 7) &^ 7, (img.Bias + w.Hi) &^ 7}
 	}
-	return nil, errors.New("the program's writable segment is not where its program headers say")
+	if !found || img.Static(uint64(uintptr(unsafe.Pointer(&imageMark)))) == 0 {
+		return nil, errors.New("the program's writable segment is not where its program headers say")
+	}
+	return img, nil
 }
 
 // fileBase returns the address at which the file that is mapped at pc begins.
@@ -121,7 +114,7 @@ func fileBase(pc uintptr) (uintptr, error) {
 			best = p.lo
 		}
 	}
-	if best == 0 || strings.TrimSpace(file) == "" {
+	if best == 0 {
 		return 0, fmt.Errorf("/proc/self/maps shows no file for the code at %#x", pc)
 	}
 	return best, nil
