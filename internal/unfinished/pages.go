@@ -45,16 +45,18 @@ type threadKey struct {
 	interpreter uint32
 }
 
+// tablePage is a page of a table, or that of the progress.
+type tablePage struct {
+	off       int64 // in the file
+	kind, seq uint64
+}
+
+// read reads the pages. It reads the tables last, so that they have all strings and frames of the records.
 func (p *pages) read() error {
 	p.repeats = make(map[threadKey][]byte)
 	ne := binary.NativeEndian
 	b, again := make([]byte, journal.PageSize), make([]byte, journal.PageSize)
-	// Read the tables last, so that they have all strings and frames of the records.
-	type table struct {
-		off       int64
-		kind, seq uint64
-	}
-	var tables []table
+	var tables []tablePage
 	for off := int64(journal.FirstPage * journal.PageSize); ; off += journal.PageSize {
 		if _, err := p.f.ReadAt(b[:journal.PageHead], off); err == io.EOF {
 			break
@@ -66,7 +68,7 @@ func (p *pages) read() error {
 		case kind >= journal.KindStrings && kind <= journal.KindMetadata, kind == journal.KindBlocks, kind == journal.KindProgress:
 			// Blocks come after the records that are alone: a running writer may put these into
 			// a block meanwhile.
-			tables = append(tables, table{off, kind, ne.Uint64(b[16:])})
+			tables = append(tables, tablePage{off, kind, ne.Uint64(b[16:])})
 			continue
 		case kind == journal.KindRecords && !p.noSlots:
 		case kind < journal.MinSlot || kind > journal.MaxSlot || p.noSlots:
@@ -93,7 +95,13 @@ func (p *pages) read() error {
 			return err
 		}
 	}
-	slices.SortFunc(tables, func(a, b table) int { return cmp.Compare(a.seq, b.seq) })
+	return p.readTables(tables)
+}
+
+// readTables reads the pages that have something that is not known.
+func (p *pages) readTables(tables []tablePage) error {
+	ne, b := binary.NativeEndian, make([]byte, journal.PageSize)
+	slices.SortFunc(tables, func(a, b tablePage) int { return cmp.Compare(a.seq, b.seq) })
 	var begun [journal.KindProgress + 1]bool // by kind: a page has something new, so all later ones have
 	for _, t := range tables {
 		// A page that got another kind meanwhile is the newest of its kind.
