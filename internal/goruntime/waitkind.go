@@ -8,7 +8,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// waitKind says what a wait reason says about the object that the goroutine waits for.
+// waitKind is what a wait reason tells of the object that the goroutine waits for.
 type waitKind struct {
 	Kind string // of tachyon.Object; "": there is no object
 	// Offset is how many bytes after the object's beginning the address in g.waiting is. A Mutex, for instance, has its

@@ -60,7 +60,7 @@ type Object struct {
 	Of []*Object // its members
 }
 
-// A Host knows the goroutines. It has functions, not methods: programs link what describes a type that is in an interface.
+// A Host knows the goroutines. It is no interface: of a type in an interface, programs link the description of all its methods.
 type Host struct {
 	// Static returns the link-time address of an object in a variable of the program, 0 if it is elsewhere.
 	Static func(addr uint64) uint64
