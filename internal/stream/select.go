@@ -42,7 +42,7 @@ func ParseLabel(text string) (Label, error) {
 
 // Empty reports whether a selection selects all samples.
 func (s *Selection) Empty() bool {
-	return s == nil || len(s.Labels) == 0 && len(s.States) == 0 && len(s.Goroutines) == 0 && len(s.Peers) == 0 && !s.Timed() && s.Pick == nil
+	return s == nil || !s.chooses() && !s.Timed()
 }
 
 // chooses reports whether a selection selects by more than time.

@@ -341,9 +341,7 @@ func GoroutineInFile(id uint64) uint64 { return id % apart }
 // Slots returns the number of slots of the present file so far.
 func (s *Source) Slots() int { return s.slotCount }
 
-// MostSlots returns about how many slots the present file has at most. It is no bound.
-func (s *Source) MostSlots() int { return mostSlots(s.parts[s.present]) }
-
+// mostSlots returns about how many slots a file has at most. It is no bound.
 func mostSlots(p *Part) int {
 	return int(min(int64(p.Header.Threads), 1<<20, p.Stream.Size()/4)) // a small file may claim to have many
 }

@@ -178,8 +178,8 @@ var (
 	mostSurveyedGoroutines       = 50_000
 )
 
-// Find is Find with the source of NewSurvey, and no other options. It returns nil if Requests is false, or if the profile is too large to
-// answer at once.
+// FindRequests returns the requests of the profile, without options. It returns nil if Requests is false, or if the profile is too large
+// to answer at once.
 func (s *Survey) FindRequests() (*requests.Requests, error) {
 	if !s.Requests || s.Profile.Samples > mostSurveyed || s.Profile.Goroutines > mostSurveyedGoroutines {
 		return nil, nil

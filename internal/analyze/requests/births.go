@@ -17,7 +17,7 @@ type births struct {
 	all   float64 // goroutines that began in the profile; 0: unknown
 	born  int     // those that have a sample
 	sites map[string]*birthSite
-	seen  map[uint64]*born // of the present file, by id
+	seen  map[uint64]*birth // of the present file, by id
 
 	stops        float64 // of the goroutines of connections that served requests of HTTP/1; 0: unknown
 	stopsAtLeast bool
@@ -31,8 +31,8 @@ type birthSite struct {
 	requests [analyze.KindCount]int
 }
 
-// A born is a goroutine of the present file. Times are as in request.
-type born struct {
+// A birth is a goroutine of the present file. Times are as in request.
+type birth struct {
 	site              *birthSite
 	from, first, last uint64
 }
@@ -51,7 +51,7 @@ func (b *births) load() {
 	if b.sites == nil {
 		b.sites = map[string]*birthSite{connectionStart: {ids: map[uint64]bool{}}}
 	}
-	b.seen = map[uint64]*born{}
+	b.seen = map[uint64]*birth{}
 }
 
 // add adds a goroutine of the present file, with its first sample at first and its last one at last, since the start of
@@ -66,7 +66,7 @@ func (b *births) add(g *tachyon.Goroutine, from, first, last uint64) {
 		site = &birthSite{}
 		b.sites[g.CreatedBy] = site
 	}
-	b.seen[g.ID] = &born{site, from, first, last}
+	b.seen[g.ID] = &birth{site, from, first, last}
 }
 
 // loaded must be called when all goroutines of the present file were added.
@@ -236,9 +236,9 @@ const startDial, dialConn = "net/http.(*Transport).startDialConnForLocked", "net
 // connectionStart starts the goroutine of each connection of an HTTP/1 server.
 const connectionStart = "net/http.(*Server).Serve"
 
-// counts returns the number of requests by kind, and how many more there are at most than the samples tell. all are those
+// numbers returns the number of requests by kind, and how many more there are at most than the samples tell. all are those
 // that samples tell, by kind, with estimates of those that have none; more are further ones that connections must have served.
-func (b *births) counts(all, more [analyze.KindCount]float64, seen [analyze.KindCount]int) (out [analyze.KindCount]Number, unseen float64) {
+func (b *births) numbers(all, more [analyze.KindCount]float64, seen [analyze.KindCount]int) (out [analyze.KindCount]Number, unseen float64) {
 	c := b.count(all, seen)
 	counted, sum := 0, 0.0 // kinds
 	for k := range all {

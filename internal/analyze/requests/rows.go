@@ -142,7 +142,7 @@ func (f *finder) rows(out *Requests) (shown Number) {
 			more[analyze.KindHTTP] = without
 		}
 	}
-	counts, unseen := f.lives.births.counts(all, more, seen)
+	counts, unseen := f.lives.births.numbers(all, more, seen)
 	add := func(g *requestGroup, k int) Number {
 		row, c := g.key, counts[k]
 		if len(g.list) < seen[k] {

@@ -226,7 +226,7 @@ func (f *finder) routeOfStack(stack uint32, called *anchor) int32 {
 	return f.routeAt[stack] - 1
 }
 
-// StateOf returns the index into RequestKinds of a request.
+// kindOf returns the kind of a request, an index into analyze.RequestKinds.
 func (f *finder) kindOf(r *request) uint8 {
 	if len(f.routes) == 0 {
 		return analyze.KindHTTP
