@@ -102,7 +102,7 @@ func (e *env) instantScreen(in *formats.Input, paths []string, ao report.Options
 	for _, x := range []struct {
 		of *profile.Profile
 		by profile.By
-	}{{p, profile.ByState}, {p, profile.ByBlocked}, {p.Sums("", true), profile.ByFunction}} {
+	}{{p, profile.ByState}, {p, profile.ByBlocked}, {p.OnlyCPU(), profile.ByFunction}} {
 		ro := profile.ReportOptions{By: x.by, Top: instantRows}
 		r, err := profile.New(x.of, ro)
 		if err != nil {

@@ -328,7 +328,13 @@ func makeReport(in *formats.Input, ao report.Options, ro profile.ReportOptions) 
 	if err != nil {
 		return nil, err
 	}
-	return profile.New(p.Sums(key, ao.Weight == "cpu"), ro)
+	if ao.Weight == "cpu" {
+		p = p.OnlyCPU()
+	}
+	if key != "" {
+		p = p.GroupByLabel(key)
+	}
+	return profile.New(p, ro)
 }
 
 // newTable returns a table of a report, without what the command line says.

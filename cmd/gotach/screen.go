@@ -116,7 +116,7 @@ func (s *screen) reports(e *env, in *formats.Input, survey *report.Survey, ao re
 	if err := s.blocks(p); err != nil {
 		return err
 	}
-	s.cpu, err = profile.New(p.Sums("", true), profile.ReportOptions{By: profile.ByFunction})
+	s.cpu, err = profile.New(p.OnlyCPU(), profile.ReportOptions{By: profile.ByFunction})
 	return err
 }
 

@@ -2,6 +2,8 @@ package formats
 
 import (
 	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -112,4 +114,20 @@ func (in *Input) check(f *Format) error {
 		return fmt.Errorf("cannot make a %s file of a selection: the format has every sample; formats of sums, such as pprof, can have one", f.Name)
 	}
 	return nil
+}
+
+// encoded calls f with an encoder that writes a line of JSON to w for each value.
+func encoded(w io.Writer, f func(*json.Encoder) error) error {
+	return buffered(w, func(b *bufio.Writer) error {
+		e := json.NewEncoder(b)
+		e.SetEscapeHTML(false)
+		return f(e)
+	})
+}
+
+// buffered calls f with a buffered writer. What f wrote before an error is written
+// too.
+func buffered(w io.Writer, f func(*bufio.Writer) error) error {
+	b := bufio.NewWriterSize(w, 64<<10)
+	return errors.Join(f(b), b.Flush())
 }

@@ -1,9 +1,6 @@
 package formats
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -103,20 +100,4 @@ func verifyFiles(files []stream.File, o *Options) (string, error) {
 		deepest = max(deepest, src.Stacks()[s.Stack].Depth)
 	}
 	return fmt.Sprintf("%d samples of %d goroutines, %d frames, deepest stack %d", samples, len(threads), len(src.Frames()), deepest), nil
-}
-
-// encoded calls f with an encoder that writes a line of JSON to w for each value.
-func encoded(w io.Writer, f func(*json.Encoder) error) error {
-	return buffered(w, func(b *bufio.Writer) error {
-		e := json.NewEncoder(b)
-		e.SetEscapeHTML(false)
-		return f(e)
-	})
-}
-
-// buffered calls f with a buffered writer. What f wrote before an error is written
-// too.
-func buffered(w io.Writer, f func(*bufio.Writer) error) error {
-	b := bufio.NewWriterSize(w, 64<<10)
-	return errors.Join(f(b), b.Flush())
 }

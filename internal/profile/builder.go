@@ -9,9 +9,8 @@ import (
 	"github.com/gotach/profiler/internal/frames"
 )
 
-// A Builder makes a Profile. It gives equal frames one number and adds equal records
-// up. All code that makes a Profile uses a Builder. The caller sets the fields of
-// Profile that describe the profile as a whole.
+// A Builder makes a Profile of what is no stream of samples, for which there is [FromSamples]. It gives equal frames one number
+// and adds equal records up. The caller sets the fields of Profile that describe the profile as a whole.
 type Builder struct {
 	Profile *Profile
 
@@ -139,4 +138,38 @@ func (b *Builder) Finish() *Profile {
 		p.StartLines = nil
 	}
 	return p
+}
+
+// Sum adds profiles up into one. Goroutines of equal ids count as one.
+func Sum(list []*Profile) *Profile {
+	if len(list) == 1 {
+		return list[0]
+	}
+	b := NewBuilder()
+	out := b.Profile
+	for i, p := range list {
+		if i == 0 {
+			out.Program, out.Start, out.Interval = p.Program, p.Start, p.Interval
+		}
+		out.Unitless = out.Unitless || p.Unitless
+		if p.Program != out.Program {
+			out.Program = ""
+		}
+		if p.Interval != out.Interval {
+			out.Interval = 0
+		}
+		if !p.Start.IsZero() && p.Start.Before(out.Start) {
+			out.Start = p.Start
+		}
+		out.Duration = add(out.Duration, p.Duration)
+		for id, f := range p.Frames {
+			b.Frame(f, p.StartLine(uint32(id)))
+		}
+		remap := frames.Remap{From: p.Frames, To: &b.frames}
+		for _, r := range p.Records {
+			r.Stack, _ = remap.Stack(r.Stack) // all its frames are p's
+			b.Add(r)
+		}
+	}
+	return b.Finish()
 }

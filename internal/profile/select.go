@@ -1,6 +1,10 @@
 package profile
 
-import "github.com/gotach/profiler/internal/stream"
+import (
+	"slices"
+
+	"github.com/gotach/profiler/internal/stream"
+)
 
 // Select returns the profile of the records that are selected. The selection has no times.
 func (p *Profile) Select(sel *stream.Selection) *Profile {
@@ -22,24 +26,28 @@ func (p *Profile) Select(sel *stream.Selection) *Profile {
 	return &out
 }
 
-// Sums returns the profile with CPU time only, if cpu is set, and with groups by the label key, if that
-// is not empty.
-func (p *Profile) Sums(key string, cpu bool) *Profile {
+// OnlyCPU returns the profile with CPU time in place of wall time.
+func (p *Profile) OnlyCPU() *Profile {
 	out := *p
 	out.Records = nil
 	for _, r := range p.Records {
-		if cpu {
-			if r.Wall = r.CPU; r.CPU == 0 {
-				continue
-			}
+		if r.Wall = r.CPU; r.CPU != 0 {
+			out.Records = append(out.Records, r)
 		}
-		if key != "" {
-			value, ok := r.Labels[key]
-			if r.Group = value; !ok {
-				r.Group = "[no label " + key + "]"
-			}
+	}
+	return &out
+}
+
+// GroupByLabel returns the profile with the values of a label as groups.
+func (p *Profile) GroupByLabel(key string) *Profile {
+	out := *p
+	out.Records = slices.Clone(p.Records)
+	for i := range out.Records {
+		r := &out.Records[i]
+		value, ok := r.Labels[key]
+		if r.Group = value; !ok {
+			r.Group = "[no label " + key + "]"
 		}
-		out.Records = append(out.Records, r)
 	}
 	return &out
 }

@@ -187,7 +187,7 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 			l.Blocked, err = profile.New(p, profile.ReportOptions{By: profile.ByBlocked, Focus: q.Focus})
 		}
 		if q.CPU && err == nil {
-			p = p.Sums("", true)
+			p = p.OnlyCPU()
 		}
 		if want[Functions] && err == nil {
 			l.Functions, err = profile.New(p, profile.ReportOptions{By: profile.ByFunction, Sort: q.Sort, Focus: q.Focus})
