@@ -145,7 +145,7 @@ func Read(r io.Reader) (*profile.Profile, error) {
 func split(line string) (stack string, weight int64, err error) {
 	i := strings.LastIndexByte(line, ' ')
 	if i <= 0 {
-		return "", 0, errors.New("not a stack, a space and a weight")
+		return "", 0, errors.New("not collapsed stacks: a line must be a stack, a space and a weight")
 	}
 	number := line[i+1:]
 	weight, err = strconv.ParseInt(number, 10, 64)

@@ -65,7 +65,7 @@ func TestRead(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"", "no stacks"},
-		{"a;b 1\nprose\n", "line 2: not a stack, a space and a weight"},
+		{"a;b 1\nprose\n", "line 2: not collapsed stacks"},
 		{"a;b x\n", `line 1: "x" is not a weight`},
 		{"a;b -1\n", "line 1: the weight -1 is negative"},
 		{"a;b NaN\n", "not a weight"},
