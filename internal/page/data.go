@@ -174,7 +174,7 @@ func (b *builder) finish(inputs []Input) (*Data, error) {
 			continue
 		}
 		if d.Head.Steps <= 1 {
-			return nil, fmt.Errorf("%w: %d bytes with one step of time; asked for %d", ErrTooLarge, size, b.o.MaxSize)
+			return nil, fmt.Errorf("%w: it needs %d bytes, the limit is %d", ErrTooLarge, size, b.o.MaxSize)
 		}
 		b.double()
 	}
