@@ -25,7 +25,7 @@ func Order(h *tachyon.Header) binary.ByteOrder {
 // and the version. Package reader checks the offsets, because it knows the file's size.
 func Header(b []byte) (h tachyon.Header, err error) {
 	if len(b) < tachyon.HeaderSize {
-		return h, fmt.Errorf("%d bytes are too short for a header of %d", len(b), tachyon.HeaderSize)
+		return h, fmt.Errorf("%d bytes are too short for a header of %d: not a Tachyon file, or truncated", len(b), tachyon.HeaderSize)
 	}
 	switch magic := binary.LittleEndian.Uint32(b); magic {
 	case tachyon.Magic:

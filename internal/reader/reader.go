@@ -253,7 +253,7 @@ func (r *Reader) openFinished() error {
 	case err != nil && !errors.Is(err, io.EOF):
 		return r.ioError(0, err)
 	case n < tachyon.HeaderSize:
-		return r.errorAt(size, "%d bytes are too short for a header of %d", size, tachyon.HeaderSize)
+		return r.errorAt(size, "%d bytes are too short for a header of %d: not a Tachyon file, or truncated", size, tachyon.HeaderSize)
 	}
 	h, err := decode.Header(head[:])
 	if err != nil {
