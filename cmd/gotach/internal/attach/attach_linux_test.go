@@ -278,7 +278,7 @@ func TestWrappers(t *testing.T) {
 // What cannot be read is refused with a reason.
 func TestRefused(t *testing.T) {
 	testenv.Fails(t, "no process", testenv.Err(Open(t.Context(), 1<<30)), "there is no process 1073741824")
-	testenv.Fails(t, "C", testenv.Err(Open(t.Context(), launch(t, nil, "sleep", "60").pid)), "(sleep): it is no Go program") // the kernel maps a program after Start has returned
+	testenv.Fails(t, "C", testenv.Err(Open(t.Context(), launch(t, nil, "sleep", "60").pid)), "(sleep): not a Go program") // the kernel maps a program after Start has returned
 	for v, known := range map[string]bool{
 		"go1.18": false, "devel go1.28-abc": false, "go1.28": false, "go2.1": false, "": false, "go1.27-devel_abc": false, "go1.19.8": true, "go1.27rc1": true, "go1.26.1-fork X:something": true,
 	} {

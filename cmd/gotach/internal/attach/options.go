@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNotGo says that a process runs something else.
-var ErrNotGo = errors.New("it is no Go program, or one that was packed")
+var ErrNotGo = errors.New("not a Go program, or a packed executable")
 
 // Options say how to record.
 type Options struct {

@@ -209,7 +209,7 @@ func TestPeerUsers(t *testing.T) {
 	sleep := copied("/bin/sleep", "sleep", 0o755)
 	x := launch(t, nobody, sleep, "60")
 	testenv.OK(t, os.Remove(sleep))
-	testenv.Has(t, "what was deleted", ask(x.pid), "(sleep): it is no Go program, or one that was packed; only root may read what was deleted or replaced on disk, as "+sleep+" was")
+	testenv.Has(t, "what was deleted", ask(x.pid), "(sleep): not a Go program, or a packed executable; only root may read what was deleted or replaced on disk, as "+sleep+" was")
 }
 
 // Recording only reads: the program gets no signal of others and opens no file, and gotach traces, signals and writes to nothing of it.
