@@ -33,46 +33,42 @@ func newDiff(e *env) *cobra.Command {
 	fl := diffFlags{findings: true}
 	cmd := &cobra.Command{
 		Use:   "diff A B",
-		Short: "Show what changed between two profiles, and what may be chance",
-		Long: `Show what changed between two profiles, in the order in which one asks: all of it (CPU,
-goroutines, requests), then functions and waits. What is not more than chance explains is one
-line at the end; --all shows its rows. Last come the findings of gotach why that only one side has.
+		Short: "Show what changed between two profiles, beyond chance",
+		Long: `Show what changed between two profiles: first in total (CPU, goroutines, requests), then functions and
+waits. Changes that chance explains are one line at the end; --all lists them. Last come the findings
+of gotach why that only one side has.
 
-"CPU total" is the program's own function with what it calls, "CPU" a function itself, both in
-percent of one core. "waits" is the number of goroutines on average that wait there: the reason,
-the innermost function of the program's own code, and after "in" the one of a library that
-waits, such as "[select] main.get in net/http.(*Transport).getConn". Idle waits have rows
-too, unlike in gotach report. With --per share, times are in percent of the time of all
-goroutines. With --per request they are the time for each request, as gotach requests finds
-them: it does not change if there is more load.
+"CPU total" is a function of the program's own code with what it calls, "CPU" a function itself, both
+in percent of one core. "waits" is the average number of goroutines that wait at a place: the reason,
+the innermost function of the program's own code and, after "in", the library's function that waits,
+such as "[select] main.get in net/http.(*Transport).getConn". Idle waits have rows too, unlike in
+gotach report. With --per share, times are in percent of the time of all goroutines. With --per
+request they are per request, as gotach requests counts them, and do not depend on load.
 
-Samples of one wait are not independent, so their number says nothing about chance. Each
-profile is divided into windows instead, at most a second long, and the windows of one side
-are compared with those of the other (Welch's t-test). Successive windows count as one as far
-as they depend on each other. Of the rows that are shown as different, at most one of twenty is
-by chance, on average (false discovery rate, Benjamini and Hochberg). The intervals are as wide
-as that needs: a row is different exactly if its interval does not have 0.
+Significance: each profile is divided into windows of at most a second, and Welch's t-test compares the
+windows of both sides. Successive windows count as one as far as they are correlated. Of the rows
+that are shown as different, on average at most one in twenty is by chance (false discovery rate,
+Benjamini and Hochberg). A row is different exactly if its interval does not contain 0.
 
-The machine is not chance: it can be slower for one side, or other programs may use it. So a
-difference does not count if it is less than 2 % of the row. CPU must differ however fast the
-machine was: that is told from most functions, as far as a tenth, or the time that the kernel
-gave no core, makes it plausible. If [no core] and [runnable] differ, waits must
-differ by more, or by half. Rows of less than 0.1 % of a core or of a goroutine are not tested
-(of CPU that is less in all: of 0.5 % of it), nor are [no core], [runnable], [scheduler] and
-[profiler], which depend on the load of the machine.
+The machine can be slower for one side, or busy with other programs. So a difference of less than 2 %
+of the row does not count. CPU must differ at any plausible speed of the machine. That speed is
+estimated from most functions, within a tenth, or within what the time without a core explains.
+If [no core] and [runnable] differ, waits must differ by more, or by half. Not tested are rows of less than
+0.1 % of a core or of a goroutine (CPU: or of less than 0.5 % of all CPU, if that is less), and
+[no core], [runnable], [scheduler] and [profiler], which depend on the load of the machine.
 
-A and B are files. With -- between the sides, each side can have many. FILE@FROM..TO is a
-part of a profile, such as app.tach@0s..30s; FROM and TO are times as those of --since, may be
-left out, and count in place of these flags. The files of a side are of one load; each has windows of its own. If a
-side has many, one that is damaged or of another kind causes a warning, and the exit code 1 in the end. If the Go versions
-differ, all function literals of a function are one row, as they are numbered differently.
+A and B are files. With -- between the sides, each side can have many files of one load; each file has
+windows of its own. FILE@FROM..TO is a part of a profile, such as app.tach@0s..30s; FROM and TO are
+times as for --since, may be left out, and replace those flags. If a side has many files, a damaged one
+causes a warning, and exit code 1. If the Go versions differ, all function literals of a function are
+one row, since they are numbered differently.
 
 ` + selectHelp + `
-With --per request, requests count that have a sample that they select.
+With --per request, they select requests that have such a sample.
 
-With --fail-above 5%, diff exits with 3 if a row is different and takes more than 5 % of a core
-or of a goroutine more on side B, by the lower bound of the interval. With --per request, 100 %
-is the time that a request took on side A.`,
+With --fail-above 5%, diff exits with 3 if a row differs and takes over 5 % of a core or of a
+goroutine more on side B, by the lower bound of the interval. With --per request, 100 % is the time of
+a request on side A.`,
 		Example: `  gotach diff before.tach after.tach
   gotach diff before.*.tach -- after.*.tach
   gotach diff app.tach@0s..60s app.tach@-60s.. --by line
@@ -87,11 +83,11 @@ is the time that a request took on side A.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&fl.by, "by", "function", "print a row for each `function|total|line|stack`; total: with what the function calls")
-	f.StringVar(&fl.per, "per", "wall", "divide times by `wall|share|request`: the time on the clock, that of all goroutines, the number of requests")
-	f.StringVar(&fl.failAbove, "fail-above", "", "exit with 3 if a row takes `PERCENT` more, significantly")
-	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (--json prints all)")
-	f.BoolVar(&fl.all, "all", false, "print the rows too that did not change more than chance explains")
+	f.StringVar(&fl.by, "by", "function", "a row for each `WHAT`: function, total (with what it calls), line or stack")
+	f.StringVar(&fl.per, "per", "wall", "divide times by `WHAT`: wall (the clock), share (all goroutines' time) or request (their number)")
+	f.StringVar(&fl.failAbove, "fail-above", "", "exit with 3 if a row takes `PERCENT` more, beyond chance")
+	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows; 0: all, as --json does")
+	f.BoolVar(&fl.all, "all", false, "also print changes that chance explains")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
 	fl.choice.add(cmd)
 	completeWords(cmd, "by", diff.Bys)
@@ -179,6 +175,7 @@ func (e *env) each(what string, sides [2][]slice, o formats.Options, choice sele
 			return err
 		}
 		several, entered := len(sides[side]) > 1, false
+		var later error // of a file after this one, whose name it has
 		err := e.read(what, []string{part.path}, o, func(in *formats.Input) error {
 			s, err := samples(in, stream.Options{})
 			if err != nil {
@@ -189,8 +186,12 @@ func (e *env) each(what string, sides [2][]slice, o formats.Options, choice sele
 				s.Tolerate(warn)
 			}
 			opened[side] = append(opened[side], s)
-			return next(side, number+1)
+			later = next(side, number+1)
+			return later
 		})
+		if later != nil {
+			return later
+		}
 		last := number == len(sides[side])-1 && len(opened[side]) == 0
 		var paths []string
 		for _, other := range sides[side] {

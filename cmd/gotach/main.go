@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -31,7 +32,7 @@ const (
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	e := &env{ctx: ctx, stdin: stdin, stdout: &output{w: stdout}, stderr: &output{w: stderr}}
+	e := &env{ctx: ctx, stdin: stdin, stdout: &output{w: stdout}, stderr: &output{w: stderr}, help: "gotach help"}
 	defer e.onInterrupt(cancel)()
 	cmd := newRoot(e)
 	if len(args) > 0 && exists(args[0]) {
@@ -40,7 +41,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 	}
 	cmd.SetArgs(args)
-	return e.exit(cmd.Execute())
+	c, err := cmd.ExecuteC()
+	e.help = "gotach help" + strings.TrimPrefix(c.CommandPath(), "gotach")
+	return e.exit(err)
 }
 
 var errInterrupted = errors.New("interrupted")

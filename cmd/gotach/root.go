@@ -20,7 +20,8 @@ type env struct {
 	stdin          io.Reader
 	stdout, stderr *output
 
-	started bool // the arguments were correct and the command began
+	started bool   // the arguments were correct and the command began
+	help    string // prints the help of the command
 	bar     *progress
 	grace   atomic.Int64 // ns in which the command ends after an interrupt, if that is longer than grace
 }
@@ -40,7 +41,7 @@ func (e *env) exit(err error) int {
 	}
 	printf(e.stderr, "gotach: %v\n", err)
 	if !e.started || errors.As(err, &usageError{}) {
-		printf(e.stderr, "Run 'gotach help' for usage.\n")
+		printf(e.stderr, "Run '%s' for usage.\n", e.help)
 		return exitUsage
 	}
 	if errors.As(err, &errAbove{}) {
@@ -53,17 +54,16 @@ func newRoot(e *env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gotach",
 		Short: "Read, report and convert wall-clock profiles of Go programs",
-		Long: `gotach reads, reports and converts wall-clock profiles of Go programs. A profile has
-samples of all goroutines, running or waiting, up to a thousand times a second.
+		Long: `gotach reads, reports and converts wall-clock profiles of Go programs. A profile has samples of all
+goroutines, running or waiting, by default up to 1,000 times a second.
 
 A program records a profile with package github.com/gotach/profiler:
 
     defer profiler.Start(profiler.Output("app.tach")).Stop()
 
-FILE can be -, which is standard input. The flags --label, --state, --goroutine, --peer, --since and
---until of most commands select samples: see "gotach help select".
+FILE can be - for standard input. Most commands have flags that select samples: see "gotach help select".
 
-What real programs had, and which commands said so: ` + docs + `cases.md`,
+Findings in real programs: ` + docs + `cases.md`,
 		Example: `  gotach demo                           # profile a built-in workload
   gotach app.tach                       # show where the time went, as report does
   gotach why app.tach                   # say what is wrong
@@ -101,8 +101,18 @@ What real programs had, and which commands said so: ` + docs + `cases.md`,
 	return root
 }
 
-// meant returns an error in a flag, with the names of flags that it was perhaps meant to be.
+// kinds are what values of flags are, by their types.
+var kinds = map[string]string{"int": "a whole number", "float64": "a number", "duration": "a time such as 10s or 2m", "bool": "true or false"}
+
+// meant returns an error in a flag: what its value must be, or the names of flags that it was perhaps meant to be.
 func meant(cmd *cobra.Command, err error) error {
+	wrong := (*pflag.InvalidValueError)(nil)
+	if errors.As(err, &wrong) {
+		f := wrong.GetFlag()
+		if kind := kinds[f.Value.Type()]; kind != "" {
+			return fmt.Errorf("%s: --%s %q: it must be %s", cmd.Name(), f.Name, wrong.GetValue(), kind)
+		}
+	}
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
 		return err
