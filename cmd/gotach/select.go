@@ -16,24 +16,24 @@ type selectFlags struct {
 }
 
 // selectHelp names these flags in the help of each such command.
-const selectHelp = `--label, --state, --goroutine, --peer, --since and --until select samples: see "gotach help select".`
+const selectHelp = `"gotach help select" explains --label, --state, --goroutine, --peer, --since and --until.`
 
 // add adds the flags to a command.
 func (fl *selectFlags) add(cmd *cobra.Command) {
 	fl.addGoroutines(cmd)
 	f := cmd.Flags()
-	f.StringArrayVar(&fl.peers, "peer", nil, "only waits for the connection, host, port or file `ADDRESS`, such as 10.2.3.4:5432")
-	f.StringVar(&fl.since, "since", "", "only what happened after `TIME`")
-	f.StringVar(&fl.until, "until", "", "only what happened before `TIME`")
+	f.StringArrayVar(&fl.peers, "peer", nil, "only waits for `ADDRESS`, such as 10.2.3.4:5432 or a file")
+	f.StringVar(&fl.since, "since", "", "only samples after `TIME`, such as 10s or -30s")
+	f.StringVar(&fl.until, "until", "", "only samples before `TIME`")
 	completeAvailable(cmd, "peer", func(a *available) []string { return a.peers })
 }
 
 // addGoroutines adds the flags that do not select by time.
 func (fl *selectFlags) addGoroutines(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&fl.labels, "label", nil, "only samples of goroutines with the pprof label `KEY=VALUE`, or of the process with host=, service= or version=")
-	f.StringArrayVar(&fl.states, "state", nil, "only samples in the state `NAME`, such as running, 'chan receive', or blocked")
-	f.StringArrayVar(&fl.goroutines, "goroutine", nil, "only samples of the goroutine with this `ID`")
+	f.StringArrayVar(&fl.labels, "label", nil, "only goroutines with the pprof label `KEY=VALUE`, or of a process, such as host=web-1")
+	f.StringArrayVar(&fl.states, "state", nil, "only samples in the state `NAME`, such as running or blocked")
+	f.StringArrayVar(&fl.goroutines, "goroutine", nil, "only the goroutine with this `ID`")
 	completeSelection(cmd)
 }
 
