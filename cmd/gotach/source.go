@@ -14,11 +14,11 @@ type sourceFlags struct {
 }
 
 // sourceHelp says in the help of commands that they read source files.
-const sourceHelp = `Source files that the profile names are read where they may be: see "gotach help source".`
+const sourceHelp = `"gotach help source" says which source files are read.`
 
 // add adds --source to a command.
 func (fl *sourceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&fl.dirs, "source", nil, "read source files below `DIR`, and no others; may be repeated")
+	cmd.Flags().StringArrayVar(&fl.dirs, "source", nil, "read only source files below `DIR`; may be repeated")
 	if err := cmd.MarkFlagDirname("source"); err != nil {
 		panic(err) // the flag does not exist: a bug in this program
 	}
