@@ -16,39 +16,38 @@ const helpWidth = 80
 
 // topics are what several commands have in common.
 var topics = []*cobra.Command{
-	{Use: "select", Short: "How --label, --state, --since and others select samples", Long: `Many commands have flags that select samples. A sample must fulfil all of them.
+	{Use: "select", Short: "How --label, --state, --since and others select samples", Long: `Flags that select samples. A sample must match all kinds of flags that are given.
 
---label KEY=VALUE takes goroutines with a pprof label. Several labels must all be there. A goroutine
-that has no label host, pid, process, service or version of its own has that of its process, for files
-of many processes.
+--label KEY=VALUE selects goroutines with a pprof label; with several, those that have all. In files
+of many processes the labels host, pid, process, service and version are those of the process, unless
+the goroutine has its own.
 
---state takes what goroutines did, as "gotach report --by state" has it: running, runnable, "no core",
-syscall, or what they waited for, such as "chan receive" and sleep. These words stand for several
-states: "on CPU", "in syscalls", blocked, I/O, lock, channel, "other wait" and "syscall or C". Of
-several states one must fit, as of several goroutines and peers.
+--state NAME selects what goroutines did, as "gotach report --by state" names it: running, runnable,
+"no core", syscall, or what they waited for, such as "chan receive" and sleep. These names stand for
+several states: "on CPU", "in syscalls", blocked, I/O, lock, channel, "other wait" and "syscall or C".
 
---goroutine takes a goroutine by its number, --peer what waited for a connection or a file, as "gotach
-report --by peer" has it: 10.2.3.4:5432, 10.2.3.4, :5432 or a path.
+--goroutine ID selects a goroutine by its number. --peer ADDRESS selects waits for a connection or a
+file, as "gotach report --by peer" names them: 10.2.3.4:5432, 10.2.3.4, :5432 or a path. Several
+--state, --goroutine or --peer select what matches one of them.
 
---since and --until take a part of the time. A time is like 10s (since the start), -30s (before the
+--since and --until select a range of time. A time is like 10s (since the start), -30s (before the
 end), 15:04:05 or 2006-01-02T15:04:05 (local time).
 
 If nothing is selected, the command says what there is, and exits with 1.`},
-	{Use: "core", Short: "What commands say of a core file", Long: `report, locks, waits, stacks, info, verify, dump and convert read a core file of a Go program, as after a
-crash with GOTRACEBACK=crash and "ulimit -c unlimited", or by gcore PID. The executable is the one that the core names, or one whose
-path comes after it.
+	{Use: "core", Short: "Which commands read a core file, and what they show", Long: `report, locks, waits, stacks, info, verify, dump and convert read the core file of a Go program, as from
+a crash with GOTRACEBACK=crash and "ulimit -c unlimited", or from gcore PID. The executable is the one
+that the core names, or one whose path comes after it.
 
   gotach report core
   gotach locks core ./app
   gotach waits 'main\.serve$' core
 
-A core is of one instant, and nobody has measured a time. So numbers of goroutines stand where times would; in JSON and in files of
-other formats 1 µs is one goroutine. Commands that say how long something took, such as why, refuse it. stacks says how long a goroutine
-has waited at least.`},
-	{Use: "source", Short: "Which source files are read, for the names of locks", Long: `A profile names the source files of its program. With --source DIR those below DIR are read, and
-no others. Without it only Go files are read that have the named function at the named line, and
-only those of the module of the present folder, of GOROOT and of the module cache: a profile may
-come from anyone.
+A core is of one instant and has no times, so the commands show numbers of goroutines instead. In JSON and in files
+of other formats 1 µs is one goroutine. stacks says how long a goroutine has waited at least. Commands about
+duration, such as why, refuse a core.`},
+	{Use: "source", Short: "Which source files are read, for the names of locks", Long: `A profile names the source files of its program. With --source DIR gotach reads those below DIR, and
+no others. Without it gotach reads only Go files that have the named function at the named line, in
+the module of the current directory, GOROOT or the module cache: a profile may come from anyone.
 
 Without the source, locks have the names of functions, and holders are found only from lines that
 were seen locking.`},
