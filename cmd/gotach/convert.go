@@ -19,30 +19,28 @@ func newConvert(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert IN... -o OUT",
 		Short: "Convert a profile to another format",
-		Long: `Convert a profile to another format. --to sets the format of OUT; without it OUT's
-extension decides. The content of IN decides its format. OUT is a directory for a
-format of several files, and - is standard output. An existing OUT is replaced when
-the new file is complete. "gotach formats" lists the formats.
+		Long: `Convert a profile to another format. gotach recognizes the format of IN by its content. The format of
+OUT is --to, else that of OUT's extension; see "gotach formats". OUT is a directory for a
+format of several files, and - is standard output. An existing OUT is replaced once the new file is complete.
 
-Several INs, such as the files of a session with rotation, are read as one profile,
-in the order of their start times; see "gotach report --help". If they are of several processes, the
-goroutines in OUT have the labels host, pid, process, service and version. The memory hardly grows
-with their number. For tach, cpython315, jsonl and dcpi it does: some 800 bytes for each
-goroutine.
+Several INs, such as the files of a session with rotation, become one profile in the order of their
+start times; see "gotach report --help". If they are of several processes, the goroutines in OUT have
+the labels host, pid, process, service and version. Memory hardly grows with the number of files,
+except for tach, cpython315, jsonl and dcpi: about 800 bytes per goroutine.
 
 ` + selectHelp + `
---slowest 1% selects what the slowest requests did: all their time, on a CPU and waiting. --func and
---label KEY say what a request is, as in "gotach requests".
-
-With --cpu, or if OUT ends in .pgo, a pprof profile has CPU time only, and go build -pgo takes it. The
-program's file must be where it was, or --executable says where it is.
-
 A selection can be written in formats of sums or runs, such as pprof and firefox, not in formats of
-samples. Formats of runs for viewers show goroutines together if there are too many; no time is
-lost, and a warning says how many. A flame graph leaves out what is too narrow to see.
+samples. --slowest 1% selects all time of the slowest requests, on a CPU and waiting; --func and
+--label KEY define a request, as in "gotach requests".
+
+With --cpu, or if OUT ends in .pgo, a pprof profile has CPU time only, for go build -pgo. This needs
+the program's executable: --executable names it if it was moved.
+
+If a viewer cannot show so many goroutines, formats of runs merge some. No time is lost, and a
+warning says how many. A flame graph leaves out what is too narrow to see.
 
 ` + sourceHelp + `
-A nytprof profile has them as a whole, and standard error says how many.`,
+A nytprof profile contains these files; standard error says how many.`,
 		Example: `  gotach convert app.tach -o app.pb.gz && go tool pprof -http=: app.pb.gz
   gotach convert app.tach -o app.svg              # a flame graph for documents
   gotach convert app.tach -o app.firefox.json.gz  # for Firefox's profiler, Perfetto
@@ -74,14 +72,14 @@ A nytprof profile has them as a whole, and standard error says how many.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "write to `OUT`")
-	f.StringVar(&to, "to", "", "write this `FORMAT` (default: from OUT's extension)")
-	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315, nytprof, firefox: do not compress (firefox: always for a file *.json)")
+	f.StringVar(&to, "to", "", "write `FORMAT` (default: from OUT's extension)")
+	f.BoolVar(&o.Uncompressed, "uncompressed", false, "tach, cpython315, nytprof, firefox: do not compress (firefox: always for *.json)")
 	f.BoolVar(&o.Exact, "exact", false, "cpython315: write each sample as recorded; readers that count samples then show too little waiting")
 	f.BoolVar(&o.NoSource, "no-source", false, "nytprof: leave out the source code")
-	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: write one report per goroutine; pprof: keep the label goroutine even if there are over a million; otlp: add the attribute thread.id")
+	f.BoolVar(&o.Goroutines, "goroutines", false, "collapsed: begin each stack with its goroutine; spx: one report per goroutine; pprof: keep the label goroutine above a million; otlp: add thread.id")
 	f.BoolVar(&o.Microseconds, "microseconds", false, "spx: write times in µs with decimals, as in the format's document")
-	f.BoolVar(&o.CPU, "cpu", false, "collapsed, pprof, flamegraph: use CPU time as weight instead of wall time (always for a file *.pgo)")
-	f.StringVar(&o.Executable, "executable", "", "pprof with --cpu: the profiled program is `FILE` (default: where it was)")
+	f.BoolVar(&o.CPU, "cpu", false, "collapsed, pprof, flamegraph: weigh by CPU time, not wall time (always for *.pgo)")
+	f.StringVar(&o.Executable, "executable", "", "pprof with --cpu: the profiled program is `FILE` (default: its path in the profile)")
 	f.StringVar(&slowest, "slowest", "", "only the slowest `PERCENT` of the requests")
 	f.StringVar(&function, "func", "", "with --slowest: a request is an invocation of a function that matches `REGEXP`")
 	sources.add(cmd)
