@@ -28,10 +28,9 @@ func newDemo(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Profile a built-in workload and report on it",
-		Long: `Profile a built-in workload and print what "gotach report" prints of it. The workload
-has hot CPU, mutex contention, a channel pipeline, sleep, file and loopback I/O, and
-garbage collection. The profile stays in FILE. Sampling may cost 10 % of the CPU here, if PROFILE_BUDGET
-is not set.`,
+		Long: `Profile a built-in workload and print its report, as "gotach report" does. The workload has hot CPU,
+mutex contention, a channel pipeline, sleep, file and loopback I/O, and garbage collection. The
+profile stays in FILE. If PROFILE_BUDGET is not set, sampling may cost 10 % of the CPU.`,
 		Example: `  gotach demo
   gotach demo -d 10s -o /tmp/demo.tach`,
 		Args: cobra.NoArgs,
