@@ -10,15 +10,14 @@ func newDump(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump FILE...",
 		Short: "Print the content of a file as JSON lines",
-		Long: `Print the content of a file as JSON lines. For a Tachyon file a line is a sample; for
-another format it is an element of that format. If the file is damaged, dump prints
-the lines before the damage and then the error.
+		Long: `Print the content of a file as JSON lines. A line of a Tachyon file is a sample; a line of another
+format is an element of that format. If the file is damaged, dump prints what comes before the damage,
+then the error.
 
-If gotach recorded the file, lines with metadata come first. Their first key is "gotach",
-and its value says what the line is: "file" (start and interval), "session" (program,
-sampling), "object" (what goroutines waited for), "goroutine" (labels, creator, parent,
-first and last time) or "pcs" (innermost addresses). All commands can read these lines, and
-"gotach convert" makes a file with the same content of them.
+A file that gotach recorded begins with lines of metadata. Their first key, "gotach", says what the
+line is: "file" (start and interval), "session" (program, sampling), "object" (what goroutines waited
+for), "goroutine" (labels, creator, parent, first and last time) or "pcs" (innermost addresses).
+All commands read these lines; "gotach convert" makes a file with the same content of them.
 
 Several files are read as one profile; see "gotach report --help".`,
 		Example: `  gotach dump app.tach | head
