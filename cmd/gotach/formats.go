@@ -13,11 +13,12 @@ func newFormats(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "formats",
 		Short: "List the formats that gotach reads and writes",
-		Long: `List the formats that gotach reads and writes. A format that keeps samples has the
-time of each sample. A format that keeps sums has no times, so it cannot be converted
-to a format that keeps samples. A format that keeps runs is made of samples for a viewer
-or a database: a run is a stretch of samples of a goroutine with one stack. If there are too
-many goroutines for a viewer, those that were created in the same place are shown together.`,
+		Long: `List the formats that gotach reads and writes. A format keeps one of:
+  samples  each sample with its time
+  sums     no times, so it cannot be converted to a format of samples
+  runs     stretches of samples of a goroutine with one stack, for viewers and
+           databases; goroutines that are too many for a viewer are merged by
+           the place that created them`,
 		Example: `  gotach formats`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return listFormats(e) },
