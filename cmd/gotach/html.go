@@ -22,19 +22,19 @@ func newHTML(e *env) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "html [-o PAGE.html] FILE... [-- FILE...]",
-		Short: "Make a page to look at a profile in a browser",
-		Long: `Make one HTML file that shows a profile in a browser: time, flame graph, a row for each
-goroutine, functions, lines, locks with their holders, requests and leaks. What is selected in one
-restricts the others. A drag over the time selects a range, a drag with Shift a second one to compare it
-with. The key ? lists all keys. The page fetches nothing, so it can be sent to others.
+		Short: "Write an HTML page that shows a profile",
+		Long: `Write one HTML file that shows a profile in a browser: time, flame graph, a row for each goroutine,
+functions, lines, locks with their holders, requests and leaks. A selection in one restricts the
+others. A drag over the time selects a range, a drag with Shift a second one to compare with it. The
+key ? lists all keys. The page fetches nothing, so you can send it to others.
 
-With -- the page shows what is different between the files before it and those after it. Flags come first then.
+With -- the page compares the files before it with those after it. Flags come first then.
 
-The page is at most as large as --max-size says. Until it is, steps of time become longer and fewer
-goroutines have a row of their own; the page says what it leaves out.
+--max-size limits the page: until it fits, steps of time become longer and fewer goroutines have a row
+of their own. The page says what it leaves out.
 
 ` + sourceHelp + `
-Standard error says of how many files the page has lines.
+The page contains lines of them; standard error says of how many files.
 
 ` + selectHelp,
 		Example: `  gotach html app.tach                     # writes app.html
