@@ -111,8 +111,8 @@ func (e *env) printJSON(v any, indent string) error {
 // fromFlags adds the flags for input files: --from sets a format that the content does not
 // show, --lax accepts incomplete files.
 func fromFlags(cmd *cobra.Command, o *formats.Options) {
-	cmd.Flags().StringVar(&o.From, "from", "", "read files of this `FORMAT` (default: from the content)")
-	cmd.Flags().BoolVar(&o.Lax, "lax", false, "dcpi: also read files without version and tstart")
+	cmd.Flags().StringVar(&o.From, "from", "", "read files of `FORMAT` (default: from the content)")
+	cmd.Flags().BoolVar(&o.Lax, "lax", false, "dcpi: accept files without version and tstart")
 	completeFormats(cmd, "from", (*formats.Format).CanRead)
 }
 
