@@ -15,14 +15,13 @@ func newInfo(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info FILE...",
 		Short: "Print facts about a file: program, build, sampling",
-		Long: `Print facts about a file: the program, its build, how it was sampled, what used CPU time,
-and how much is in the file.
+		Long: `Print facts about a file: the program, its build, how it was sampled, what used CPU time, and how much
+is in the file.
 
-CPU time is what the samples have, by whose it was: the program's goroutines, those of the
-Go runtime, such as its garbage collector, and what no goroutine used. The process's CPU
-time is what the kernel counted. "no core" is the time in which goroutines ran but the
-kernel gave their threads no core; "throttled" says how long the CPU quota of a container
-was the reason. "not seen" is the time of goroutines that no sample stands for.`,
+The samples' CPU time is that of the program's goroutines, of the Go runtime's goroutines (such as the
+garbage collector's), and of no goroutine. The process's CPU time is what the kernel counted. "no core" is the time
+in which goroutines ran but the kernel gave their threads no core; "throttled" is how long
+a container's CPU quota was the reason. "not seen" is the time of goroutines without a sample.`,
 		Example: `  gotach info app.tach
   gotach info app.*.tach
   gotach info app.tach --json | jq .samples`,
