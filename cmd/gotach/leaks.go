@@ -21,21 +21,24 @@ func newLeaks(e *env) *cobra.Command {
 	var choice selectFlags
 	cmd := &cobra.Command{
 		Use:   "leaks FILE...",
-		Short: "Show groups of goroutines that grow and do not run again",
-		Long: `Show groups of waiting goroutines that grow. The goroutines of a group were created at one
-place and wait at one place, which is the innermost line of the program's own code.
+		Short: "Show groups of goroutines that grow and never run again",
+		Long: `Show groups of waiting goroutines that grow. A group's goroutines were created at one place and wait
+at one place: the innermost line of the program's own code.
 
-A group is a suspect if the number of its goroutines grows through the whole profile and
-they do not run again. PER MINUTE is the slope of the number (Theil-Sen), OLDEST how long
-the longest wait has lasted. STUCK counts the waits that have lasted for an eighth of the
-profile and have not ended. RAN AGAIN counts the waits at this place that ended.
+A group is a suspect if its number grows through the whole profile, by at least five, and its
+goroutines do not run again. PER MINUTE is the slope (Theil-Sen), OLDEST the longest wait. STUCK
+counts waits that have lasted for an eighth of the profile and have not ended, RAN AGAIN waits at this
+place that ended.
 
-A group that grows is no suspect if its goroutines are used: waits as long as those of the
-stuck ones end there too. The goroutine with which net/http reads from a connection while
-a handler runs is left out, since it ends with the handler, whose goroutine is shown. The native source notices it if a goroutine has run for a few µs
-and waits at the same place again; with the portable source such goroutines look stuck. A
-longer profile tells more: a leak must add five goroutines at least. If the program was built with Go 1.27, imports
-github.com/gotach/profiler/leaks and ran with PROFILE_LEAKS=1, the runtime has said at the end which goroutines it can prove to wait forever. Files of a session with rotation are one profile.
+A group that grows is no suspect if its goroutines are used: if waits as long as the stuck ones end
+there too. Left out is the goroutine with which net/http reads from a connection while a handler runs;
+it ends with the handler, which is shown. The native source sees a goroutine that ran for a few
+µs and waits at the same place again; the portable source does not, so such goroutines look stuck. A longer
+profile tells more.
+
+If a program built with Go 1.27 imports github.com/gotach/profiler/leaks and runs with
+PROFILE_LEAKS=1, the runtime says at the end which goroutines provably wait forever. Files of a session with rotation
+are one profile.
 
 ` + selectHelp + `
 Here they select the waits that count. Whether a wait ended is known from all samples.`,
