@@ -23,35 +23,32 @@ func newLocks(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "locks FILE...",
 		Short: "Show which locks goroutines waited for, and what their holders did",
-		Long: `Show for which locks goroutines waited, where and how long, and what those did meanwhile
-that held them; below that the channels, WaitGroups and Conds. WAITED is the time of all
-goroutines together, LONGEST the longest wait, WAITS the number of waits. Waits that are
-shorter than two ticks are counted from how often their goroutines stopped running, if these
-stopped for one lock only. Otherwise ≥ says that there may have been more waits, and < that
-all were shorter.
+		Long: `Show which locks goroutines waited for, where and how long, and what the holders did meanwhile; then
+the same for channels, WaitGroups and Conds. WAITED is the time of all goroutines together, LONGEST the
+longest wait, WAITS the number of waits. Waits shorter than two ticks are counted by how often
+their goroutines stopped running, if they stopped for one lock only. Else ≥ means that there may have
+been more waits, and < that all were shorter.
 
-A Mutex does not know its holder, so the holder is found from where goroutines were: between
-Lock and Unlock in the source, if that is read (see --source), else after the line that
-was seen locking. A line says how much of the waited time that leaves: seen means that the
-holder had been seen waiting for the same lock just before, inferred that it was the only
-goroutine that could have it, unknown is the rest. Of holds that are
-shorter than two ticks only the sum is known, not the single ones.
+A Mutex does not know its holder. gotach finds it from where goroutines were: between Lock and Unlock
+in the source if that is read (see --source), else after the line that was seen locking. Each line says
+how certain that is:
+  seen      the holder was seen waiting for the same lock just before
+  inferred  no other goroutine could have held it
+  unknown   the rest
+Of holds shorter than two ticks only the sum is known.
 
-A channel is held like a lock if the source takes a place in it and gives it back, as a
-semaphore does. Of other channels the other side is shown: the goroutines that could send or
-receive. That is seen if they were seen waiting for the same channel, inferred if they are in
-a function that does it. Several have an equal part of the time each.
+A channel counts as a lock if the source uses it as a semaphore: takes a place and gives it back. For
+other channels the other side is shown: goroutines that could send or receive, seen if they
+waited for the same channel, inferred if they are in a function that uses it. Several share the time
+equally.
 
-A lock has the name of the variable that it is, or that of the source line that locks it if
-the source is read, or that of the function. Locks of one name are told
-apart by their number in the profile. Three or more of the same kind and name for which
-goroutines waited mostly at the same line, such as those of connections, are one row; --each
-and --json show each of them. The profile knows which lock a goroutine waits for if
-the program was built with Go 1.26 or later, the native source sampled it, and two goroutines
-waited for the lock. Waits at other locks are added up by line. Idle waits are left out, as
-in gotach report, and so are the runtime's own and those for an answer, which gotach waits
-shows. Locks of one name that are of different types or used in different functions have that
-in the name too.
+A lock is named by its variable, or by the source line that locks it if the source is read, or by the
+function, and by its type or function if names are equal. Locks of one name have numbers. Three or more alike, waited for mostly at one line,
+such as those of connections, are one row; --each and --json show each.
+
+Which lock a goroutine waits for is known if the program was built with Go 1.26 or later, the native
+source sampled it, and two goroutines waited for the lock. Other waits are added up by line.
+Left out are idle waits, the runtime's own, and waits for an answer, which gotach waits shows.
 
 ` + sourceHelp + `
 
@@ -97,8 +94,8 @@ Here they select the waits that count. Any goroutine can be the holder.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&top, "top", 10, "show the `N` locks, and the N channels, with the most waited time; 0: all")
-	f.BoolVar(&each, "each", false, "show each object, also if three or more are alike")
+	f.IntVar(&top, "top", 10, "show the `N` locks and N channels with the most waited time; 0: all")
+	f.BoolVar(&each, "each", false, "show each object, even if three or more are alike")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	sources.add(cmd)
 	choice.add(cmd)
