@@ -39,32 +39,36 @@ func newPush(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "push DIR --to TARGET",
 		Short: "Send the profiles in a directory to a collector or a database",
-		Long: `Send the profiles in DIR and below it to TARGET, also those that come later. A program that rotates
-its files (PROFILE_ROTATE, PROFILE_KEEP) needs nothing else: its files are the buffer. A file is sent when the
-program has finished it, or was killed. push does not change, move or delete profiles.
+		Long: `Send the profiles in DIR and below it to TARGET, now and as new ones appear. A file is sent when its
+program has finished it or was killed. A program with PROFILE_ROTATE and PROFILE_KEEP needs nothing
+else: its files are the buffer. push does not change, move or delete profiles.
 
 TARGET is one of
 ` + targetsHelp() + `
-A file beside the profiles, DIR/.push-….cursor, remembers what TARGET has. Each file is sent at least once. After a
-crash, some come again. The profiles in an OTLP message have ids that are the same then.
+DIR/.push-….cursor remembers what TARGET has. Each file is sent at least once, and after a crash
+perhaps again; the profiles of an OTLP message then have the same ids.
 
-DIR must be yours or root's, and nobody else may write to it (your group may, if it is yours): who could would make push
-forget files. Give --state FOLDER for another one, such as /tmp or that of another user, or a volume with mode 0777: then DIR
-is only read, and the cursor and what is refused are in FOLDER. Links in DIR and below it are not followed.
+DIR must belong to you or root, and nobody else may write to it, except your group if it is yours:
+others could make push forget files. For another DIR, such as /tmp, another user's or a volume with
+mode 0777, give --state FOLDER: the cursor and refused files are then in FOLDER, and DIR is only read.
+Links in DIR and below are not followed.
 
-A file counts as sent when TARGET says so as its protocol wants it: OTLP by an answer 200 of type application/x-protobuf
-(or JSON) without rejected profiles, Pyroscope by an answer 200 without a body. The page of a login is no such answer.
+A file counts as sent when TARGET confirms it: OTLP by status 200 of type application/x-protobuf (or
+JSON) without rejected profiles, Pyroscope by status 200 without a body. A login page is no
+confirmation.
 
-If TARGET cannot be reached, is busy (429, 5xx), denies access (401, 403, 404), redirects or answers something else, push
-waits and tries again, and waits longer each time, up to a minute. Retry-After is honoured up to an hour. Redirects are not
-followed. If TARGET says that a message is too large (413), it is sent in parts. Profiles that TARGET refuses (other 4xx) or
-that are damaged are kept in DIR/refused, with the reason beside them: 1,000 at most, and --keep-refused. "gotach push
-DIR/refused" tries them again. A file that its program deletes before it is sent is counted and logged.
+push tries again if TARGET cannot be reached, is busy (429, 5xx), denies access (401, 403, 404),
+redirects or answers something else. It waits longer each time, up to a minute, or for Retry-After, up
+to an hour. Redirects are not followed. A message that is too large (413) is sent in parts. Profiles
+that TARGET refuses (other 4xx) or that are damaged go to DIR/refused, each with the reason beside it;
+"gotach push DIR/refused" tries them again. DIR/refused has at most 1,000 files and --keep-refused bytes. A
+file that its program deletes before it is sent is counted and logged.
 
-SIGTERM ends push; it first finishes what it is sending, for at most ` + pushDrain.String() + `. With --once, push ends when all
-files that are finished are sent, or when --tries or --give-up says so. The exit code is 1 if some could not be.
+SIGTERM ends push after it has finished what it is sending, or after ` + pushDrain.String() + `. With --once, push ends when all
+finished files are sent, or when --tries or --give-up is reached. The exit code is 1 if some were not
+sent.
 
-No message has the user, the password or the values after ? in TARGET, nor the value of a header.`,
+No message contains TARGET's user, password or query, or the value of a header.`,
 		Example: `  gotach push /var/lib/shop/profiles --to otlp+http://collector:4318 --listen :9464
   gotach push /var/lib/shop/profiles --to pyroscope+http://pyroscope:4040 --once    # from cron
   gotach push profiles --to otlp+https://otlp.example.com --header-file /etc/gotach/token --resource deployment.environment.name=prod`,
@@ -92,18 +96,18 @@ No message has the user, the password or the values after ? in TARGET, nor the v
 	f := cmd.Flags()
 	f.StringVar(&fl.to, "to", "", "send to `TARGET`")
 	f.BoolVar(&fl.o.Once, "once", false, "end when all files that are finished are sent")
-	f.DurationVar(&fl.o.Interval, "every", 10*time.Second, "look for new files so often, and up to half of that later")
-	f.StringVar(&fl.listen, "listen", "", "serve counters for Prometheus at http://`ADDRESS`/metrics, such as :9464")
-	f.StringArrayVar(&fl.headers, "header", nil, "send this `HEADER` with each request, such as 'X-Scope-OrgID: shop'; may be given several times")
-	f.StringVar(&fl.headerFile, "header-file", "", "send the headers in `FILE`, one on each line; for tokens, which others could see on the command line")
+	f.DurationVar(&fl.o.Interval, "every", 10*time.Second, "look for new files every `TIME`, and up to half of that later")
+	f.StringVar(&fl.listen, "listen", "", "serve Prometheus counters at http://`ADDRESS`/metrics, such as :9464")
+	f.StringArrayVar(&fl.headers, "header", nil, "send `HEADER` with each request, such as 'X-Scope-OrgID: shop'; may be repeated")
+	f.StringVar(&fl.headerFile, "header-file", "", "send the headers in `FILE`, one a line; for tokens, which a command line shows to others")
 	f.StringVar(&fl.ca, "ca", "", "trust the certificates in `FILE` (PEM) instead of the system's")
-	f.StringArrayVar(&fl.resource, "resource", nil, "add `KEY=VALUE` to what is known about the process, or replace it, such as service.name=shop; may be given several times")
-	f.BoolVar(&fl.target.Goroutines, "goroutines", false, "tell goroutines apart (thread.id); there may be very many")
-	f.DurationVar(&fl.target.Timeout, "timeout", 30*time.Second, "the longest time for a request")
+	f.StringArrayVar(&fl.resource, "resource", nil, "set the attribute `KEY=VALUE` of the process, such as service.name=shop; may be repeated")
+	f.BoolVar(&fl.target.Goroutines, "goroutines", false, "tell goroutines apart by thread.id; there may be very many")
+	f.DurationVar(&fl.target.Timeout, "timeout", 30*time.Second, "end a request after `TIME`")
 	f.IntVar(&fl.o.Tries, "tries", 8, "with --once: give up after `N` failures one after the other")
-	f.DurationVar(&fl.o.GiveUp, "give-up", 10*time.Minute, "with --once: give up when failures and the waits after them have taken so long in all")
-	f.StringVar(&fl.keep, "keep-refused", "1GB", "delete the oldest files in DIR/refused if there are more than this `SIZE`, or more than 1,000")
-	f.StringVar(&fl.o.State, "state", "", "keep the cursor and what is refused in `FOLDER` of your own, one for each DIR, and only read DIR")
+	f.DurationVar(&fl.o.GiveUp, "give-up", 10*time.Minute, "with --once: give up when failures and the waits after them took `TIME` in all")
+	f.StringVar(&fl.keep, "keep-refused", "1GB", "delete the oldest files in DIR/refused beyond `SIZE`, or beyond 1,000 files")
+	f.StringVar(&fl.o.State, "state", "", "only read DIR; keep the cursor and refused files in `FOLDER`, yours and of this DIR only")
 	var schemes []string
 	for _, k := range push.Kinds {
 		schemes = append(schemes, k.Usage)
@@ -230,7 +234,7 @@ func runPush(e *env, fl *pushFlags) error {
 func serveMetrics(address string, m *push.Metrics) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; give another address, such as :9464", err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
