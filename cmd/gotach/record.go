@@ -39,22 +39,27 @@ func newRecord(e *env) *cobra.Command {
 	o := attach.Options{}
 	cmd := &cobra.Command{
 		Use:   "record PID|NAME|-- COMMAND ARGS...",
-		Short: "Record a profile of any Go program, also of one that already runs",
-		Long: `Sample all goroutines of a running Go program from outside, and write a profile that all commands read. The
-program needs nothing of gotach and no symbols, is not stopped and does not notice: its memory is read, nothing else.
-NAME is that of its executable. COMMAND is started, and recorded until it ends, or for the time of -d; it gets the signals
-that gotach gets, and its exit code is gotach's. With --children so are the Go programs that it starts, and those that they start: each has a
-file of its own, such as app-worker-4711.tach beside app.tach, and COMMAND may be a script. docs/attach.md has the rights and versions.
+		Short: "Record a Go program from outside, even one that already runs",
+		Long: `Record a running Go program from outside: sample all its goroutines and write a profile for all other
+commands. The program needs nothing of gotach and no symbols. It is not stopped and does not notice: gotach
+only reads its memory. docs/attach.md lists the rights and versions that this takes.
 
-A sample has the goroutine's id, state, labels, creator, and its calls with those that were inlined. What runs is seen by perf events of
-the kernel. Where these are not allowed, only the outermost function is known, under [stack not read], and which goroutines had a core
-is guessed, so that the sum is the CPU time of the process; gotach info says so. What waits for a lock, channel, group, connection or file has
-which one. In programs before Go 1.26 locks and groups have none, and before Go 1.21 connections and files have none.
+NAME is the name of the program's executable. COMMAND is started and recorded until it ends, or for
+the time of -d. It gets the signals that gotach gets, and gotach exits with its exit code. With
+--children the Go programs that it starts, and those that these start, are recorded too: each has a
+file of its own, such as app-worker-4711.tach beside app.tach. COMMAND may be a script then.
 
-Recording ends after the time of -d, at Ctrl-C, or with the program; in each case the file is finished. Meanwhile other
-commands can read it, and gotach view and gotach top follow it. If ticks would cost more than --budget, there are fewer.
+A sample has the goroutine's id, state, labels, creator and stack with inlined calls, and which
+lock, channel, group, connection or file it waits for (locks and groups from Go 1.26, connections and
+files from Go 1.21). The kernel's perf events show what runs. Where they are not allowed, a running
+goroutine has only its outermost function, under [stack not read], and which goroutines had a core is
+guessed so that the sum is the CPU time of the process; gotach info says so.
 
-With --rotate there are many files, as with PROFILE_ROTATE in a program: app.1.tach, app.2.tach and so on, and the oldest ones
+Recording ends after the time of -d, at Ctrl-C or with the program; each finishes the file. Meanwhile
+other commands can read it, and gotach view and gotach top follow it. If ticks would cost more than
+--budget, there are fewer.
+
+--rotate writes many files, as PROFILE_ROTATE does: app.1.tach, app.2.tach and so on. The oldest ones
 are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d is set.`,
 		Example: `  gotach record $(pidof app)
   gotach record app -d 5s --interval 2ms -o app.tach
@@ -112,10 +117,10 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 	f.StringVarP(&out, "output", "o", "", "write the profile to `FILE` (default: the program's name and .tach)")
 	f.DurationVarP(&d, "duration", "d", 30*time.Second, "record for this `TIME`")
 	f.DurationVar(&o.Interval, "interval", usualInterval, "the `TIME` between two ticks")
-	f.Float64Var(&o.Budget, "budget", usualBudget, "what it may cost, in `PERCENT` of all cores of the machine")
-	f.BoolVar(&children, "children", false, "record the Go programs too that COMMAND starts")
-	f.StringVar(&rotation, "rotate", "none", "begin a new file after a time, a size or both: `LIMITS` such as 60s,100MB")
-	f.StringVar(&keep, "keep", "100,1GB", "of the finished files with --rotate keep so many `FILES` and bytes: a number, a size or both")
+	f.Float64Var(&o.Budget, "budget", usualBudget, "let recording cost at most `PERCENT` of all cores of the machine")
+	f.BoolVar(&children, "children", false, "also record the Go programs that COMMAND starts")
+	f.StringVar(&rotation, "rotate", "none", "begin a new file after `LIMITS`: a time, a size or both, such as 60s,100MB")
+	f.StringVar(&keep, "keep", "100,1GB", "with --rotate: keep `FILES`, a number of finished files, their size or both")
 	return cmd
 }
 
@@ -273,9 +278,9 @@ func processNamed(name string) (int, error) {
 	}
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("there is no process %q", name)
+		return 0, fmt.Errorf("there is no process %q: give a PID, the name of an executable that runs, or -- COMMAND to start one", name)
 	case 1:
 		return strconv.Atoi(found[0])
 	}
-	return 0, fmt.Errorf("there are %d processes %q: %s; say which one", len(found), name, strings.Join(found, ", "))
+	return 0, fmt.Errorf("there are %d processes %q; give one PID: %s", len(found), name, strings.Join(found, ", "))
 }
