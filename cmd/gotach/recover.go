@@ -9,11 +9,10 @@ func newRecover(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "recover FILE",
 		Short: "Finish the file of a program that was killed",
-		Long: `Finish the file of a program that was killed. All samples are in FILE and in the journal
-beside it, FILE.journal. recover deletes the journal when the file is finished and all of
-it can be read. What is damaged in the journal is left out, and recover says so. It does
-not change a file that is already finished or that a program is still writing. If the
-disk becomes full, free some space and run recover again.
+		Long: `Finish the file of a program that was killed. Its samples are in FILE and in the journal beside it,
+FILE.journal. recover leaves out what is damaged in the journal and says so. It deletes the journal
+when the finished file can be read as a whole. It does not change a file that is finished or that a
+program is still writing. If the disk is full, free some space and run recover again.
 
 The other commands read an unfinished file without changing it.`,
 		Example: `  gotach recover app.tach && gotach report app.tach`,
