@@ -36,67 +36,68 @@ func newReport(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Show where the time went",
-		Long: `Show where the time went: by function, line, file, package, goroutine or state.
+		Long: `Show where the time went: by function, line, file, package, goroutine or state. Without flags the
+report is one screen, which begins with the findings of gotach why.
 
-SELF is the time in which a function was the innermost frame. TOTAL is the time in which
-it was anywhere in the stack. Waiting time counts like running time: the innermost frame
-of a waiting goroutine is the reason, such as [chan receive] or [sleep]. Percentages
-refer to the sum of all times, with --focus or --ignore to the sum of those shown. The line
-of a function is the one with the most time; the others are between those in parentheses.
-The bar shows the time on a CPU (█), the time in which
-goroutines ran but the kernel gave them no core (▒), and the other time (░). On a terminal
-there is a column that shows when the time was, from the start of the profile to its end. Each
-row of it has a scale of its own: the highest bar is the row's most.
+SELF is the time in which a function was the innermost frame, TOTAL the time in which it was anywhere
+in the stack. Waiting counts like running: the innermost frame of a waiting goroutine is the reason,
+such as [chan receive] or [sleep]. Percentages are of all time, or of what --focus and --ignore leave.
+The line of a function is the one with the most time; the lines in parentheses are its first and last. The bar
+has the time on a CPU (█), running without a core because the kernel gave none (▒), and other time
+(░). On a terminal a column shows when the time was, from start to end, each row with its own scale.
 
-Idle time is left out: waits that make nothing slower, such as those for the next request
-or the next job. The header says how much it is; --idle shows it. What is no work of the program
-is set apart in the same way, and --apart shows it: goroutines that wait where goroutines leak,
-those that ask the program's own server, as a load generator in a test does, and those that
-serve its profiles.
+Idle time is left out: waits that make nothing slower, such as those for the next request or job.
+--idle shows it. So is what is no work of the program: leaked goroutines, clients of the program's own
+server, as in a load test, and handlers of profiles. --apart shows these. The header says how much is left out.
 
---blocked shows what goroutines waited for and where: the innermost line of the program's own
-code, which is neither in the standard library nor in another module. --own sets what that is. In
-stacks that have none it is the innermost line of another module, else of the standard library.
+--blocked shows what goroutines waited for and where: the innermost line of the program's own code,
+which is neither in the standard library nor in another module. --own sets what that is. In stacks
+without any it is the innermost line of another module, else of the standard library.
 
---tree shows which function calls which, from the function that a goroutine began with, --callers
-the other way round: what calls a function. The way with the most time is first; where there is
-only one way it is one line. --top is the number of lines.
+--tree shows which function calls which, from the outermost function; --callers what calls a function.
+The path with the most time is first; a path without branches is one line. --top is the number of lines.
 
---by sets what a row is. state: what goroutines did: "running", "no core" (as ▒), "runnable"
-(waiting for the Go scheduler), "syscall" and "C" (each also "on CPU"), or what they waited for.
-label:KEY: a value of a pprof label, or a fact about the process: label:host, label:pid, label:process
-(both), label:service, label:version. entry: the place where goroutines were created; goroutines of
-a test are a row with the test's name. object: the lock, channel or connection that goroutines waited for. peer: the far end of [IO wait],
-such as tcp 10.2.3.4:5432; accepted connections are "tcp :8080 from" the client's host.
-ran-instead: the time in which goroutines were runnable or had no core, by who had the cores meanwhile: a label of goroutines, if it has
-at most 16 values, else the function that they began with; [Go runtime], [other programs], [CPU quota], [free cores].
+--by sets what a row is:
+  state        what goroutines did: "running", "no core" (▒), "runnable"
+               (waiting for the Go scheduler), "syscall" and "C" (each also
+               "on CPU"), or what they waited for
+  label:KEY    the value of a pprof label, or a fact about the process:
+               label:host, label:pid, label:process (both), label:service,
+               label:version
+  entry        where goroutines were created; for tests, the test's name
+  object       the lock, channel or connection that they waited for
+  peer         the far end of [IO wait], such as tcp 10.2.3.4:5432; accepted
+               connections are "tcp :8080 from" the client's host
+  ran-instead  who had the cores while goroutines were runnable or had no
+               core: a label with at most 16 values, else the goroutine's
+               first function; [Go runtime], [other programs], [CPU quota],
+               [free cores]
 
---weight cpu counts CPU time only. --weight latency divides the time on the wall clock: what is
-on a CPU at an instant shares it; if nothing is, what waits and is not idle shares it, waits for
-a lock or a WaitGroup only if nothing else waits; else it is [idle]. So the first row is what to make faster so that the program takes less time, also
-if it is not what uses the most CPU time. Several files share one clock, also those of several
-processes: what one of them computes hides the waits of the others. So give the files of one.
+--weight cpu counts CPU time only. --weight latency divides wall-clock time, so the first row is what to
+make faster to finish sooner. An instant goes to what is on a CPU; if nothing is, to what waits and is
+not idle, locks and WaitGroups only if nothing else waits; else to [idle]. Several files share one
+clock, even those of several processes, where the work of one hides the waits of others: give the files of one
+process.
 
-With no other flag the report is one screen. It begins with what is wrong, in sentences, as
-gotach why has it. It has what slow requests do more than others if the profile has at most 50,000 goroutines and 5 million samples; gotach requests has no limit.
-It names locks after the source as gotach locks does, which has --source too.
+The one-screen report compares slow requests with others if the profile has at most 50,000 goroutines
+and 5 million samples; gotach requests has no limit. It names locks from the source as gotach locks
+does, which has --source too.
 
-CPU time that no goroutine used is in [scheduler], [C threads] and [profiler]. Time of
-goroutines too short for a sample is in [not seen].
+CPU time that no goroutine used is in [scheduler], [C threads] and [profiler]. Time of goroutines too
+short for a sample is in [not seen].
 
 ` + selectHelp + `
 
-Several files, such as those of a session with rotation, are read as one profile. A wait
-across two files counts once. Goroutines of different processes are different rows: 10^12 is
-added to the ids of the second process, twice that to those of the third, and so on. Time for which a file is
-missing is shown as "[not recorded]". Of several files, one that is damaged or of another kind
-causes a warning, and the exit code 1; the others are read.
+Several files, such as those of a session with rotation, are read as one profile. A wait across two
+files counts once. Goroutines of different processes are different: 10^12 is added to the ids of the
+second process, twice that to those of the third, and so on. Time of a missing file is "[not
+recorded]". A damaged or unsuitable file among several causes a warning and exit code 1; the others
+are read.
 
-Of a process or a URL, report is gotach top. Of a core file it shows how many goroutines did what:
-see "gotach help core".
+For a process or a URL, report runs gotach top. For a core file, see "gotach help core".
 
-If a NYTProf file is incomplete, report prints the complete part and then the error.
-CALLED is the number of calls of a function, from NYTProf and SPX files.`,
+Of an incomplete NYTProf file, report prints the complete part, then the error. CALLED is the number
+of calls of a function, from NYTProf and SPX files.`,
 		Example: `  gotach report app.tach
   gotach report app.tach --sort total --focus 'net/http'
   gotach report app.tach --blocked
@@ -130,18 +131,18 @@ CALLED is the number of calls of a function, from NYTProf and SPX files.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&fl.sort, "sort", "self", "sort by `self|total|cpu` time")
-	f.StringVar(&fl.by, "by", "function", "print a row for each `WHAT`: function, line, file, package, goroutine, state, blocked, entry, object, peer, ran-instead or label:KEY")
-	f.BoolVar(&fl.blocked, "blocked", false, "show where goroutines waited, by lines of the program's own code")
-	f.StringVar(&fl.own, "own", "", "with --blocked: functions or files that match `REGEXP` are the program's own code")
+	f.StringVar(&fl.sort, "sort", "self", "sort by `TIME`: self, total or cpu")
+	f.StringVar(&fl.by, "by", "function", "a row for each `WHAT`: function, line, file, package, goroutine, state, blocked, entry, object, peer, ran-instead or label:KEY")
+	f.BoolVar(&fl.blocked, "blocked", false, "show where the program's own code waited")
+	f.StringVar(&fl.own, "own", "", "with --blocked: what matches `REGEXP` is the program's own code")
 	f.BoolVar(&fl.tree, "tree", false, "show which function calls which")
-	f.StringVar(&fl.callers, "callers", "", "show what calls the function `FUNC`: a name or a regular expression")
-	f.StringVar(&fl.weight, "weight", "wall", "weigh samples by `wall|cpu|latency`")
+	f.StringVar(&fl.callers, "callers", "", "show what calls `FUNC`, a name or a regular expression")
+	f.StringVar(&fl.weight, "weight", "wall", "count `WHAT`: wall time, cpu time or latency")
 	f.BoolVar(&fl.idle, "idle", false, "show idle time too")
-	f.BoolVar(&fl.apart, "apart", false, "show also leaks, clients of the program's own server, and profiling endpoints")
-	f.StringVar(&fl.focus, "focus", "", "show only stacks with a function or file that matches `REGEXP`")
-	f.StringVar(&fl.ignore, "ignore", "", "leave out stacks with a function or file that matches `REGEXP`")
-	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows, 0 for all (the default with --json)")
+	f.BoolVar(&fl.apart, "apart", false, "show what is set apart too, such as leaks")
+	f.StringVar(&fl.focus, "focus", "", "only stacks with a function or file that matches `REGEXP`")
+	f.StringVar(&fl.ignore, "ignore", "", "no stacks with a function or file that matches `REGEXP`")
+	f.IntVar(&fl.top, "top", defaultTop, "print at most `N` rows; 0: all, as --json does by default")
 	f.BoolVar(&fl.wide, "wide", false, "do not shorten names (the default without a terminal)")
 	f.BoolVar(&fl.json, "json", false, "print one JSON object")
 	fl.choice.add(cmd)
