@@ -19,45 +19,41 @@ func newRequests(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "requests FILE...",
 		Short: "Show how long requests took, and why the slow ones were slow",
-		Long: `Show how long requests took: a histogram, percentiles, and what the slow ones did more than
-those near the median. No code is needed for that: a request is an invocation of a function,
-which is the time in which the same call of it stays on a goroutine's stack. Without a flag
-the function is an HTTP handler (ServeHTTP), else a gRPC handler, else a test.
+		Long: `Show how long requests took: a histogram, percentiles, and what the slow ones did more than those near
+the median. The program needs no code for it: a request is an invocation of a function, the time in
+which the same call stays on a goroutine's stack. By default the function is an HTTP handler
+(ServeHTTP), else a gRPC handler, else a test; --func sets another.
 
-With --label KEY, a request is the time in which goroutines have one value of a pprof label.
-Goroutines inherit labels, so it has the time of all goroutines that work for it.
+With --label KEY, a request is the time in which goroutines have one value of a pprof label. As
+goroutines inherit labels, it includes all goroutines that work for it.
 
-A row of a table has the requests of each kind (HTTP, gRPC, Connect, jobs of a queue, tests) and of
-each handler, if there are several. Handlers that look at the program itself, such as
-/debug/pprof, are apart.
+If there are several, each kind (HTTP, gRPC, Connect, jobs of a queue, tests) and each handler has a
+row. Handlers that look at the program itself, such as /debug/pprof, are apart.
 
-A request that is shorter than the time between two samples has mostly no sample. Each request
-starts a goroutine, in net/http, HTTP/2 and gRPC, and the runtime numbers goroutines: so the
-requests without a sample are counted too, if no others start goroutines that are so short. With
-HTTP/2, gRPC and jobs of a queue no others may start goroutines at all. Else their number is
-between two, or there is only a least one. The percentiles are those of all requests. < before a
-time is a limit: the time between two samples, or where the number is not known within a tenth,
-what the percentile would be with the least number. How many requests a second are slow is known
-however rare samples are.
+Most requests that are shorter than the time between two samples have no sample. They are counted too: in
+net/http, HTTP/2 and gRPC each request starts a goroutine, and the runtime numbers goroutines. This
+is exact if no others start goroutines that are as short (HTTP/2, gRPC and jobs: no others at all). Else
+the number is a range or a minimum. Percentiles are those of all requests. A time after < is a
+limit: the time between two samples or, if the number is not known within a tenth, the percentile for
+the minimum. How many requests a second are slow is known however rare samples are.
 
-Percentiles are estimated from all requests together, and are more exact than the length of
-one. If 1 % of the requests take much longer than all others, the 99th percentile lies between
-the two, and is not well defined. Requests that last at the end of the profile are not finished,
-and are not counted.
+Percentiles are estimated from all requests together, and are more exact than the length of one. If
+1 % of the requests take much longer than all others, the 99th percentile lies between the two and is
+not well defined. Requests that are not finished at the end of the profile do not count.
 
-Requests of net/http and of gRPC are told apart also if they follow at once. Other calls on one
-goroutine count as one if there is no sample between them. Where that is possible, because
-a goroutine waits again at the place of its wait before, each percentile is a range. At one end each
-such wait is a call of its own, at the other none is.
+Successive requests of net/http and gRPC are always told apart. Other successive calls on one
+goroutine count as one if no sample is between them. Where that is possible, because a
+goroutine waits again where it waited before, each percentile is a range: at one end each wait is a
+call of its own, at the other none is.
 
-The lock or channel that a line waits for is named if the source file is read; see below.
-In the lines of the slowest requests, █ is running, ▒ could run but had no core, ░ waiting.
+Locks and channels have names if the source file is read. In the lines of the slowest requests, █
+is running, ▒ ready but without a core, ░ waiting.
 
 ` + sourceHelp + `
 
 ` + selectHelp + `
-A request counts if it has a sample that they select: --state 'sync.Mutex.Lock' has the requests
-that waited for a Mutex. convert --slowest makes a pprof profile of the slowest requests.`,
+A request counts if they select a sample of it: --state 'sync.Mutex.Lock' has the requests that waited
+for a Mutex. convert --slowest makes a pprof profile of the slowest requests.`,
 		Example: `  gotach requests app.tach
   gotach requests app.tach --func 'QueryContext$' --slowest 5%
   gotach requests app.tach --label trace_id
