@@ -17,24 +17,23 @@ func newStacks(e *env) *cobra.Command {
 	var asJSON, grouped bool
 	cmd := &cobra.Command{
 		Use:   "stacks FILE...|PID|CORE [EXECUTABLE]",
-		Short: "Print what every goroutine does now, or did at an instant",
-		Long: `PID is a process that runs a Go program: any one, also without gotach and without symbols. Its
-goroutines are printed as runtime.Stack prints them. It is not stopped and does not notice. The calls of a goroutine that
-runs at this moment are not known. docs/attach.md has the rights that it takes.
+		Short: "Print every goroutine's stack, now or at an instant of a profile",
+		Long: `Print the stack of every goroutine, in the format of runtime.Stack, so that tools for it read them.
 
-CORE is a core file of such a program: what its goroutines did when it ended. The executable is the one that the core names,
-if no other is given. A goroutine has waited for at least as long as is shown.
+For a PID: what goroutines do now. The process can be any Go program, even without gotach and without
+symbols. It is not stopped and does not notice. A goroutine that runs at this moment has no calls.
+docs/attach.md lists the rights that this takes.
 
-FILE is a profile. Print the stacks of all goroutines at an instant of the past, as runtime.Stack prints them, so
-that tools for such texts read them. Without --at it is the instant at which the most
-goroutines waited for something, idle ones left out.
+For a CORE file: what goroutines did when the program ended. The executable is the one that the core
+names, unless another is given. A goroutine has waited for at least the time shown.
 
-A goroutine that waited from before the instant until after it is shown just so. Of one that
-ran or moved meanwhile the nearest sample is shown, with its distance: "(not seen since
-8ms)" or "(seen 3ms later)". Arguments of calls and offsets in functions are not known.
+For a profile FILE: what goroutines did at an instant. Without --at it is the instant at which the most goroutines
+waited that are not idle. If a goroutine did not wait through the instant, its nearest
+sample is shown, with its distance: "(not seen since 8ms)" or "(seen 3ms later)". Arguments of calls
+and offsets in functions are not known.
 
 A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
-2006-01-02T15:04:05.250 (local time). --label, --state and --goroutine leave out other goroutines.`,
+2006-01-02T15:04:05.250 (local time). --label, --state and --goroutine select goroutines.`,
 		Example: `  gotach stacks $(pidof app)
   gotach stacks core ./app
   gotach stacks app.tach
@@ -91,7 +90,7 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 	}
 	f := cmd.Flags()
 	f.StringVar(&at, "at", "", "the instant, a `TIME` such as +12.5s, -5s or 14:03:07.250")
-	f.BoolVar(&grouped, "grouped", false, "goroutines with equal stacks together, as in /debug/pprof/goroutine?debug=1")
+	f.BoolVar(&grouped, "grouped", false, "merge goroutines with equal stacks, as /debug/pprof/goroutine?debug=1 does")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	choice.addGoroutines(cmd)
 	fromFlags(cmd, &o)
