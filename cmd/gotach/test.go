@@ -24,38 +24,37 @@ func newTest(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "test [-o FILE] [--diff OLD] [go test flags] [PACKAGES]",
 		Short: "Run go test and profile all packages into one file",
-		Long: `Run go test and profile all its packages into one file. go test prints what it always
-prints, and its exit code is the exit code; if the profile of tests cannot be written, it is not 0. Tests are not taken from the cache: -count=1 is
-added unless -count is given. At the end a line on standard error says where the profile is.
+		Long: `Run go test and profile all its packages into one file. The output and the exit code are go test's;
+the exit code is not 0 if the profile of tests cannot be written. The packages and
+their module need no change. -count=1 is added unless -count is given, so no test comes from the cache. At the end a
+line on standard error says where the profile is.
 
-The packages and their module are not changed and need not know gotach. A package may have a
-TestMain or not. The goroutines have the labels "package" and "test". The label "test" names
-the test, benchmark, fuzz target or example that a goroutine runs, as a function: subtests
-count as the test that runs them. Goroutines that a test starts have its label too, and so
-have those that they start. A test that ended between two samples is not in the profile, and
-not counted.
+Goroutines have the labels "package" and "test", and so have those that they start. The label "test"
+is the test, benchmark, fuzz target or example that a goroutine runs; subtests count as their top-level
+test. A test that ended between two samples is not in the profile, and not counted.
 
 Ctrl-C ends the tests; the profile has what they did until then.
 
-The profile begins before TestMain and ends when the tests have ended. Of a package with a TestMain of its
-own, and of tests that panic or call os.Exit, it lacks what was not written yet: the last 100 ms
-on a machine that is not busy, waits of the last second while nothing runs, and on Windows
-nearly everything. Programs that tests start are not in it. PROFILE_RATE, PROFILE_SOURCE and
-PROFILE_BUDGET apply, whose default is 10 here. PROFILE_OUT does not.
+The profile begins before TestMain and ends with the tests. Its end is missing for a package with a
+TestMain of its own and for tests that panic or call os.Exit: the last 100 ms on a machine that is not busy, waits of
+the last second while nothing runs, and on Windows nearly everything. Programs that tests start are
+not in it. PROFILE_RATE, PROFILE_SOURCE and PROFILE_BUDGET (here 10 by default) apply, PROFILE_OUT
+does not.
 
   -o FILE, --output FILE  write the profile to FILE (default ` + defaultTestOut + `)
   --diff OLD              also print what gotach diff OLD FILE prints
   --fail-above PERCENT    exit with 3 if the tests pass and gotach diff would
-  -h, --help              print this
 
-All other flags are go test's, and all after -args is for the tests. The source of the profiler is needed, where gotach was
-built or in the module cache. A module with a vendor directory is tested with -mod=mod, so its modules must be in
-the module cache. Packages of the standard library and in the module cache run without a profile.`,
+All other flags are go test's, and all after -args is for the tests. gotach needs the profiler's
+source, where gotach was built or in the module cache. A module with a vendor directory is tested with
+-mod=mod, so its modules must be in the module cache. Packages of the standard library and of the
+module cache are tested without a profile.`,
 		Example: `  gotach test ./...
   gotach report test.tach --by label:test
   gotach test -race -run TestSearch ./search
   gotach test -o new.tach --diff old.tach --fail-above 5% ./...`,
-		DisableFlagParsing: true,
+		DisableFlagParsing:    true,
+		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fl, rest, help, err := parseTest(args)
 			switch {
