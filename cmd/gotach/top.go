@@ -47,28 +47,28 @@ func newTop(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top FILE|PID|URL",
 		Short: "Show live where a program spends its time",
-		Long: `Show live where a program spends its time, like top or htop do for processes: in which states its
-goroutines are, the hottest functions, the lines of its own code at which goroutines are
-blocked, the locks and what their holders do, and the goroutines by the place that created them.
+		Long: `Show live where a program spends its time, as top and htop do for processes: the states of its
+goroutines, the hottest functions, the lines of its own code that block, the locks and what their
+holders do, and goroutines by the place that created them.
 
-FILE is a profile. If a program is writing it, top follows it; the program does nothing more
-for that, and needs no port. If the file is finished, top plays it. PID is a process. If it
-writes no profile, top records it from outside, as gotach record does, to a temporary file. URL is
-that of httpprof.Handler in a program; top asks it for profiles of one second each.
+FILE is a profile. While a program writes it, top follows it, at no cost for the program; a finished
+one is played. PID is a process. If it writes no profile, top records it from outside to a temporary
+file, as gotach record does. URL is that of httpprof.Handler in a program; top asks it for profiles of
+one second each.
 
-The numbers are those of gotach report, locks and leaks for a window of time, the last 10
-seconds at first. Times are of all goroutines together; AVERAGE is how many goroutines that
-were on average, TREND how that changed during the window. Locks have names from the source, if that is read.
-A line above the tables has what is wrong in the window, as gotach why says it; it is looked for every five seconds at most.
+The numbers are those of gotach report, locks and leaks for a window of time, at first the last 10
+seconds. Times are of all goroutines together. AVERAGE is the average number of goroutines, TREND its
+change during the window. A line above the tables has a finding of gotach why in the window, renewed at
+most every five seconds.
 
 ` + sourceHelp + `
 
 Keys:
   ` + strings.ReplaceAll(topKeys, "\n", "\n  ") + `
 
-What is older than the latest three million samples is forgotten. The window of a running program ends
-two seconds ago: the file does not say yet which goroutines have ended since. With many thousand
-goroutines each is sampled rarely, and a new one counts when it was sampled for the second time.`,
+Only the latest three million samples are kept. The window of a running program ends two seconds ago,
+because the file does not say sooner which goroutines have ended. With many thousand goroutines each
+is sampled rarely, and a new one counts from its second sample.`,
 		Example: `  gotach top app.tach
   gotach top $(pidof app)
   gotach top http://localhost:6060/debug/profile
