@@ -11,8 +11,8 @@ func newVerify(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE...",
 		Short: "Check a whole file: structure, every sample, checksum",
-		Long: `Check everything in a file: header, tables, every sample, and the checksum if there is
-one. verify prints OK and a summary of the file, or the first error and its offset.`,
+		Long: `Check a whole file: header, tables, every sample and, if there is one, the checksum. verify prints OK
+and a summary of the file, or the first error and its offset.`,
 		Example: `  gotach verify app.tach
   gotach verify app.*.tach`,
 		Args: someFiles,
