@@ -22,17 +22,16 @@ func newView(e *env) *cobra.Command {
 	var noOpen bool
 	cmd := &cobra.Command{
 		Use:   "view FILE|DIR... [-- FILE|DIR...]",
-		Short: "Look at a profile in a browser, also while it is being written",
-		Long: `Show the page of gotach html from a server on this computer, and open it in a browser. Only who knows the
-address that is printed sees it. The command runs until Ctrl-C.
+		Short: "Show a profile in a browser, even while it is being written",
+		Long: `Show the page of gotach html in a browser, from a server on this computer. Only who knows the printed
+address sees it. The command runs until Ctrl-C.
 
-Of files that take long to read, the page shows some first, spread over the time, and all when they are read;
-it says how far the reading is. Where it leaves something out, a selected range has a link to a page
-of that range in detail, which comes before everything else. Locks, requests and leaks are those of the
-selected range. If the profile is still being written, the page shows what is new every few seconds. DIR means all .tach files in it, also those that
-are written later.
+DIR means all .tach files in it, also later ones. While a profile is being written, the page shows
+what is new every few seconds. Of files that take long to read, the page first shows some, spread over
+the time, and how far the reading is. Where it leaves something out, a selected range has a link to a
+page of that range in detail. Locks, requests and leaks are those of the selected range.
 
-With -- the page compares the profiles before it with those after it. Flags must come first then.
+With -- the page compares the profiles before it with those after it. Flags come first then.
 
 ` + sourceHelp + `
 
