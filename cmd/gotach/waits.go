@@ -23,20 +23,22 @@ func newWaits(e *env) *cobra.Command {
 	var sources sourceFlags
 	cmd := &cobra.Command{
 		Use:   "waits GOROUTINE|FUNC FILE...",
-		Short: "Show what goroutines waited for, and what that waited for",
-		Long: `Show what a goroutine did, or all goroutines while they were in functions whose names match
-the regular expression FUNC. Below each wait stands what kept it: the goroutine that held the
-lock, the last goroutine that a WaitGroup waited for, or the other side of a channel, and what
-that one did meanwhile; below that what kept that one, down to I/O, sleep, or the CPU.
+		Short: "Show what goroutines waited for, down to the cause",
+		Long: `Show what a goroutine did, or all goroutines while they were in functions whose names match the
+regular expression FUNC. Below each wait stands its cause and what that did meanwhile: the goroutine
+that held the lock, the last goroutine of a WaitGroup, or the other side of a channel; below that the
+cause of its own wait, down to I/O, sleep or the CPU.
 
-A goroutine is found from where all goroutines were, so each line says how well it is known:
-seen or inferred, as in gotach locks. For a WaitGroup it is the goroutine that the waiting one
-had started and that ended last. On a channel it is one that was seen on the other side, of
-several each with an equal part of the time; or the only one of those in functions that use
-such a channel that ran when the wait ended; or the only one that the waiting function had
-started and that ended when the wait did. Else it is unknown. What libraries wait for has a
-name, such as "a free connection of sql.DB". Locks are told apart by the source, if that is
-read.
+Causes are found from where all goroutines were. Each line says how certain it is: seen or inferred, as in gotach locks.
+For a WaitGroup it is the goroutine that the waiting one had started and that ended last.
+For a channel it is one of these, else unknown:
+  - one that was seen on the other side (several share the time equally)
+  - the only one in functions that use such a channel that ran when the wait
+    ended
+  - the only one that the waiting function had started and that ended with
+    the wait
+What libraries wait for has a name, such as "a free connection of sql.DB". Locks are told apart by the
+source, if that is read.
 
 ` + sourceHelp + `
 
