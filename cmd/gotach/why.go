@@ -19,15 +19,15 @@ func newWhy(e *env) *cobra.Command {
 	var choice selectFlags
 	cmd := &cobra.Command{
 		Use:   "why FILE...",
-		Short: "Say in sentences what is wrong",
-		Long: `Say in sentences what is wrong: the cause, the place, what it costs, since when, how sure that
-is, and which command shows more. What gives the most if it is cured comes first: the share is
-that of the time of requests if there are requests, else of the time of all goroutines that
-were not idle. A leak's share is its part of all goroutines.
+		Short: "Say what is wrong, in sentences",
+		Long: `Say what is wrong, in sentences: the cause, the place, its cost, since when, how certain it is, and
+which command shows more. The most costly comes first, as a share of the time of requests if there are
+any, else of the time of all goroutines that were not idle. A leak's share is its part of
+all goroutines.
 
 Kinds are leak, cpu, gc, lock, pool, peer, channel, straggler, serial, chatty, fsync, dns, tls,
-connect and sleep; idle and profile are no faults of the program. A healthy program has none.
-The first five begin gotach report. docs/findings.md says when each is told.
+connect and sleep; idle and profile are no faults of the program. A healthy program has none. The
+first five findings begin gotach report. docs/findings.md says when each is told.
 
 ` + selectHelp,
 		Example: `  gotach why app.tach
