@@ -42,9 +42,8 @@ func newCompletion(e *env) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Print a shell script for the completion of gotach's commands",
-		Long: `Print a shell script. With it the shell completes gotach's commands, flags and formats
-when you press Tab.`,
+		Short: "Print a script for completion in your shell",
+		Long:  `Print a shell script that completes gotach's commands, flags and formats when you press Tab.`,
 		Example: `  source <(gotach completion bash)                                  # this shell
   gotach completion bash > /etc/bash_completion.d/gotach            # every new shell
   gotach completion zsh > "${fpath[1]}/_gotach"
