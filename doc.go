@@ -23,60 +23,60 @@
 //
 // # Samples
 //
-// A session ticks PROFILE_RATE times a second. Each tick samples goroutines: their stack,
-// id and state. The state is running on a core, running without a core, runnable, in a
-// system call or C (blocked or on a core), or waiting. A waiting goroutine also has the
-// reason, in the runtime's own words, and the native source also says for which channel or lock
-// it waits if a second goroutine does so too (with Go 1.25 channels only; see tachyon.Object). CPU time is what the kernel's clocks say, and its sum
-// is the process's. Of the runtime's own goroutines only CPU time counts, unless
-// [SystemGoroutines] says otherwise. The weight of a sample is the
-// time since the previous sample of the same goroutine. All reports use these weights, so
-// times stay right when the budget reduces the number of samples.
+// A session ticks PROFILE_RATE times a second. Each tick samples goroutines: stack, id and
+// state. The state is running on a core, running without a core, runnable, in a system call or
+// C (blocked or on a core), or waiting. A waiting goroutine also has the reason, in the
+// runtime's words. The native source adds the channel or lock that it waits for, if a second
+// goroutine waits for it too (with Go 1.25 channels only; see tachyon.Object).
 //
-// The profiler's own goroutines are not sampled. This package's functions and httpprof's
-// handler are not in stacks: the time in them is time of the function that calls them.
+// The weight of a sample is the time since the previous sample of the same goroutine. All
+// reports use weights, so times stay right when the budget reduces the number of samples. CPU
+// time is measured by the kernel's clocks, and its sum is that of the process. The runtime's
+// own goroutines count with their CPU time only, unless [SystemGoroutines] is set.
+//
+// The profiler's own goroutines are not sampled. Functions of this package and the handler of
+// httpprof are not in stacks: their time is that of the function that calls them.
 //
 // # Safety
 //
-// A session never panics, exits or changes what the program does. The first error
-// becomes one [log/slog] warning, and [Session.Err] and [Session.Stop] return it. Sampling
-// measures its own cost and takes fewer samples when that cost reaches the budget, and few
-// while nothing runs. After
-// Stop nothing of the session is left running, except goroutines that had no turn to end because others need all cores. [Session.Stats] reports how sampling goes.
+// A session never panics, exits or changes what the program does. Its first error becomes one
+// [log/slog] warning, and [Session.Err] and [Session.Stop] return it. Sampling measures its own
+// cost and takes fewer samples when that reaches the budget, and few while nothing runs. After
+// Stop nothing of the session runs, except goroutines that had no turn to end because others
+// need all cores. [Session.Stats] reports how sampling goes.
 //
-// A program that is killed, or that a signal ends, loses only the samples that the sampler has not
-// written yet. On a machine that is not busy these are the samples of at most the last 100 ms, on a
-// busy one of longer. Of a wait that lasts, up to its second half is lost, a second or two at most. Written samples that
-// are not in the file yet are in a journal beside it, file.tach.journal, which Stop deletes.
-// The command reads an unfinished file together with its journal, also while the program
-// runs, and "gotach recover" finishes the file. A crash of the whole machine loses the
-// samples that the kernel has not written to the disk; [SyncEvery] limits that loss, on
-// Linux. There is no journal on Windows, OpenBSD, Solaris and AIX, nor for an output that is
-// not a regular file.
+// A program that is killed, or that a signal ends, loses the samples that are not written yet:
+// at most those of the last 100 ms, more on a busy machine. Of a wait that lasts, at most the
+// second half is lost, and a second or two at most. Samples that are written but not in the
+// file are in a journal beside it, file.tach.journal, which Stop deletes. The command reads the
+// two together, even while the program runs, and "gotach recover" makes one file of them. There
+// is no journal on Windows, OpenBSD, Solaris and AIX, nor for an output that is not a regular
+// file.
 //
-// A session overwrites a finished profile at its path. An unfinished one, of a program that was
-// killed, is kept: it gets the name file.1.tach, or the next number, together with its
-// journal. Of the unfinished files of killed programs three are kept for each output, with
-// rotation too: the oldest one, which tells what happened before the first failure, and the
-// two latest ones. If they have more than 1 GB ([KeepBytes] with rotation), only later ones
-// are kept, and always the latest. The log says which ones are deleted. A file that is no
-// profile is not overwritten; then no session begins. A symbolic link is followed if it
-// belongs to the user or to root.
+// A crash of the whole machine loses what the kernel has not written to the disk. [SyncEvery]
+// limits that loss, on Linux.
+//
+// A session overwrites a finished profile at its path. It keeps the unfinished file of a killed
+// program, and its journal, as file.1.tach or the next free number. For each output three such
+// files stay, with rotation too: the oldest, which shows the time before the first failure, and
+// the two latest. If they exceed 1 GB ([KeepBytes] with rotation), earlier ones are deleted,
+// never the latest. The log says which. A file that is no profile is not overwritten; then no
+// session begins. A symbolic link is followed if it belongs to the user or to root.
 //
 // # Rotation
 //
 // A session that runs for days should write many files. [RotateEvery] and [RotateBytes] set
-// when the session begins a new file. [KeepFiles] and [KeepBytes] limit how many finished
-// files are kept; the session deletes its oldest ones. For the output app.tach the files
-// are app.1.tach, app.2.tach and so on. Numbers start after the highest one that exists.
-// Each file can be read as soon as it is finished. No sample is lost or counted twice
-// between two files: the weight of a goroutine's first sample in a file is the time since
-// its last sample in an earlier file. If a new file cannot be made, the session continues
-// the old one and reports the error.
+// when it begins a new file. [KeepFiles] and [KeepBytes] limit the finished files; the session
+// deletes its oldest ones. For the output app.tach the files are app.1.tach, app.2.tach and so
+// on, after the highest number that exists. A file can be read as soon as it is finished. No
+// sample is lost or counted twice between two files: the weight of a goroutine's first sample
+// in a file is the time since its last sample in an earlier file. If a new file cannot be made,
+// the session continues the old one and reports the error.
 //
-// If nothing can be written, because the disk is full or failed, the session drops samples until it can
-// make a new file, also without rotation (app.2.tach for app.tach). It tries that every second. Warnings say the
-// error and, afterwards, how long it lasted; [Stats] and the old file have the time as Unwritten.
+// If nothing can be written, because the disk is full or failed, the session drops samples and
+// tries every second to make a new file, even without rotation (app.2.tach for app.tach). One
+// warning has the error, another one afterwards the time that it lasted. [Stats] and the old
+// file have that time as Unwritten.
 //
 // # Environment
 //

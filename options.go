@@ -45,12 +45,14 @@ func Rate(hz int) Option {
 	return option(hz >= 1 && hz <= sampler.MaxRate, func(c *config) { c.Rate = hz }, "Rate: %d is not between 1 and %d", hz, sampler.MaxRate)
 }
 
-// Budget limits the cost of sampling, in percent of the CPU that the process may use: of GOMAXPROCS cores, or of the quota of
-// its cgroup or its affinity, if these are less. The default is 1.
-// Both sources take fewer ticks than [Rate] asks for if these would cost more. At each tick the
-// native source samples all running goroutines and some of the waiting ones, in turns; a third
-// of the budget is for the waiting ones, and less if it is too small for 100 ticks a second. With 1 percent
-// or more it takes at least 10 ticks a second while something runs, even if they cost more.
+// Budget limits the CPU time of sampling, in percent of the CPU that the process may use:
+// GOMAXPROCS cores, or the cgroup's quota or the affinity if these are less. The default is 1.
+// If the ticks of [Rate] would cost more, both sources take fewer.
+//
+// At each tick the native source samples all running goroutines, and some of the waiting ones
+// in turns. The waiting ones get a third of the budget, or less if that does not suffice for
+// 100 ticks a second. With 1 percent or more, the native source takes at least 10 ticks a
+// second while something runs, even if they cost more.
 func Budget(percent float64) Option {
 	return option(percent > 0 && percent <= 100, func(c *config) { c.Budget = percent }, "Budget: %v percent is not above 0 and at most 100", percent)
 }
@@ -94,46 +96,46 @@ func Compression(codec Codec) Option {
 	return option(known, func(c *config) { c.Compression = string(codec) }, "Compression: %q is not one of %s, %s", string(codec), Zstd, Uncompressed)
 }
 
-// SyncEvery sets how often the profile is synced to the disk during the session, 10 ms or
-// more. It limits what a crash of the machine can lose. A crash of the program loses no
-// written samples, with or without SyncEvery. The default is not to sync. It works on Linux.
+// SyncEvery sets how often the session syncs the profile to the disk, every 10 ms or more. It
+// limits what a crash of the machine can lose; a crash of the program loses no written samples
+// anyway. The default is not to sync. It works on Linux only.
 func SyncEvery(d time.Duration) Option {
 	return option(d >= session.MinSync, func(c *config) { c.Sync = d }, "SyncEvery: %v is less than %v", d, session.MinSync)
 }
 
-// RotateEvery begins a new file when the current one covers the duration d, 1 s or more.
-// For the output app.tach the files are app.1.tach, app.2.tach and so on. No sample is lost
-// between two files, and the command reads several files as one profile. RotateEvery can be
-// combined with [RotateBytes]; then the limit that is reached first begins the new file.
-// [KeepFiles] and [KeepBytes] limit how many files are kept.
+// RotateEvery begins a new file when the current one covers the duration d, 1 s or more. For
+// the output app.tach the files are app.1.tach, app.2.tach and so on. No sample is lost between
+// two files, and the command reads several files as one profile. With [RotateBytes] too, the
+// limit that is reached first counts. [KeepFiles] and [KeepBytes] limit how many files are
+// kept.
 func RotateEvery(d time.Duration) Option {
 	return option(d >= rotate.MinEvery, func(c *config) { c.RotateEvery = d }, "RotateEvery: %v is less than %v", d, rotate.MinEvery)
 }
 
 // RotateBytes begins a new file, like [RotateEvery], when the current one has the given number
-// of bytes of compressed samples, 1 MB or more. The file gets larger than that by its tables
-// and up to half a megabyte of samples.
+// of bytes of compressed samples, 1 MB or more. A file can exceed that by its tables and up to
+// half a megabyte of samples.
 func RotateBytes(bytes int64) Option {
 	return option(bytes >= rotate.MinBytes, func(c *config) { c.RotateBytes = bytes }, "RotateBytes: %d bytes are less than %s", bytes, rotate.FormatSize(rotate.MinBytes))
 }
 
-// KeepFiles limits the number of finished files with rotation; the session deletes the
-// oldest ones. The default is 100. A session deletes only files that it has made itself;
-// finished files of earlier sessions stay, and three unfinished ones of programs that were killed.
+// KeepFiles limits the number of finished files with rotation; the session deletes the oldest
+// ones. The default is 100. A session deletes only files that it made itself. So finished files
+// of earlier sessions stay, and so do three unfinished ones of killed programs.
 func KeepFiles(n int) Option {
 	return option(n >= 1, func(c *config) { c.KeepFiles = n }, "KeepFiles: %d is less than 1", n)
 }
 
-// KeepBytes limits the total size of the finished files with rotation, like [KeepFiles]
-// limits their number. It is 2 MB or more; the default is 1 GB. The session begins a new
-// file when the current one has half of that.
+// KeepBytes limits the bytes of all finished files with rotation, as [KeepFiles] limits their
+// number. The least is 2 MB, the default 1 GB. The session begins a new file when the current
+// one has half of that.
 func KeepBytes(n int64) Option {
 	return option(n >= rotate.MinKeepBytes, func(c *config) { c.KeepBytes = n }, "KeepBytes: %d bytes are less than %s", n, rotate.FormatSize(rotate.MinKeepBytes))
 }
 
-// MaxPause limits how long one tick may stop the program. Only the portable source stops
-// the program. If a tick would take longer, because there are many goroutines, it is left
-// out and counted in the profile. The default is 10 ms.
+// MaxPause limits how long one tick may stop the program. Only the portable source stops the
+// program. A tick that would take longer, because there are many goroutines, is left out and
+// counted in the profile. The default is 10 ms.
 func MaxPause(d time.Duration) Option {
 	return option(d > 0, func(c *config) { c.MaxPause = d }, "MaxPause: %v is not above 0", d)
 }
@@ -161,9 +163,9 @@ func SystemGoroutines() Option {
 	return func(c *config) error { c.System = true; return nil }
 }
 
-// Leaks asks the runtime at [Session.Stop] which goroutines it can prove to be leaked, for "gotach leaks". That
-// takes a garbage collection. It needs Go 1.27 and the import of package leaks; otherwise the profile says that
-// nothing is known, and why.
+// Leaks asks the runtime at [Session.Stop] which goroutines are provably leaked, for "gotach
+// leaks". This takes a garbage collection. It needs Go 1.27 and the import of package leaks;
+// without these the profile says why nothing is known.
 func Leaks() Option {
 	return func(c *config) error { c.Leaks = true; return nil }
 }

@@ -140,10 +140,13 @@ func (s *Session) Files() []string {
 	return s.run.Files()
 }
 
-// Keep keeps the files of the minute before and the minute after this call apart from the rotation, and writes the reason into the file
-// of now: call it when something went wrong that you will want to look at. Kept files have the limits KeepFiles and KeepBytes for
-// themselves. Keep waits until the file has what every goroutine does now, for a second at most. It returns false, and does nothing, within
-// a minute of the call before, and if no file is being written. A reason is cut at 200 bytes.
+// Keep excludes the files of the minute before and the minute after this call from the
+// rotation, and writes the reason, at most 200 bytes of it, into the current file. Call it when
+// something went wrong that you will want to look at. [KeepFiles] and [KeepBytes] limit kept
+// files separately.
+//
+// Keep waits until the file has what every goroutine does now, for a second at most. It returns
+// false and does nothing within a minute of the previous call, and if no file is being written.
 func (s *Session) Keep(reason string) bool {
 	return s != nil && s.run != nil && s.run.Keep(reason)
 }
