@@ -36,57 +36,64 @@ import (
 // fgprof and net/http/pprof.
 const defaultSeconds = 30
 
-// Handler returns a handler that takes a profile for each request and sends it.
-// The query parameters are those of fgprof's handler:
+// Handler returns a handler that takes a profile for each request and sends it. The query
+// parameters are those of fgprof's handler, and some more:
 //
 //	seconds  the duration, a whole number; default 30
-//	last     instead of seconds: the past duration, such as 30s, of the session that runs
-//	at       with format=stacks: a past moment of the session that runs, such as -5s, whose stacks of all goroutines are sent as
-//	         text, as runtime.Stack prints them
-//	keep     instead of a profile: why the session that runs should keep its files of the minute before and after; see
-//	         profiler.Session.Keep
+//	last     instead of seconds: the last part of the running session, such as 30s
+//	at       with format=stacks: an instant of the running session, such as -5s; sends the stacks of all
+//	         goroutines as text, as runtime.Stack prints them
+//	keep     instead of a profile: why the running session should keep its files of the minute before and
+//	         after; see [profiler.Session.Keep]
 //	format   a format that "gotach formats" lists as written, or "folded"; default pprof
 //
-// Requests share one session. If the program runs one, for example because of PROFILE_OUT, they are taken from
-// it: it goes on and its own file stays whole. Otherwise the first request begins one, with the handler's options,
-// and the last one ends it. Each request gets a profile of its own time, which begins when the request comes. While there are requests, each
-// sample is written once more, however many there are. A profile of a time that others overlap has no
-// statistics of the session, no counts of addresses (tachyon.LeafPCs), and no names of what goroutines wait for.
+// Requests share one session. If the program runs one, for example because of PROFILE_OUT, requests
+// take their samples from it; it goes on, and its file stays whole. Otherwise the first request
+// begins one, with the handler's options, and the last one ends it. The profile of a request begins
+// when the request comes. While there are requests, each sample is written once more, however many
+// requests there are. If requests overlap, their profiles have no statistics of the session, no
+// counts of addresses (tachyon.LeafPCs), and no names of what goroutines wait for.
 //
-// With last, the profile comes from the files that the session has written, and the response waits
-// only until each goroutine has a sample of now. Files are read from their start. So the files with the time that is asked for may have
-// 64 MB at most, which take a second or two of one core; a session that runs for long should
-// rotate them (profiler.RotateEvery, PROFILE_ROTATE). Such a profile has no statistics of the session.
+// With last, the profile comes from the files of the session. The response waits only until each
+// goroutine has a current sample. Files are read from their start, so those of the requested time
+// may have 64 MB at most, which take a second or two of one core. A session that runs for long
+// should rotate its files (profiler.RotateEvery, PROFILE_ROTATE). Such a profile has no statistics of
+// the session.
 //
-// Profiles are converted one at a time, and a conversion sleeps for half of the time, so that the program's own requests get a core.
-// A client that reads slowly delays no other.
+// Profiles are converted one at a time, and a conversion sleeps for half of the time, so that the
+// program's own requests get a core. A client that reads slowly delays no other.
 //
-// The status is 400 for a bad parameter, for a duration that exceeds the server's
-// WriteTimeout, and for a format that is a directory of files. It is 503 if last asks for a time that is not available,
-// if the program ends its session within the time, if PROFILE_SOURCE is off, and, with the header Retry-After, if there
-// are too many requests: 100, or 4 that wait with last. It is 500 if profiling fails. The body of
-// these responses has the reason. A response with status 200 has all of its time.
+// The status is
 //
-// The profile ends at once when the client closes the connection. Files are in the
-// temporary directory and are removed before the response ends. If the program ends before, the handler
-// of a later process of the same user removes them.
+//   - 400 for a bad parameter, a duration that exceeds the server's WriteTimeout, and a format that is
+//     a directory of files;
+//   - 403 for requests that a foreign web page may have caused;
+//   - 503 if last asks for a time that is not available, if the program ends its session meanwhile, if
+//     PROFILE_SOURCE is off, and, with Retry-After, if there are too many requests: 100, or 4 that
+//     wait with last;
+//   - 500 if profiling fails.
 //
-// No format has source files in it.
+// The body of these responses has the reason. A response with status 200 covers all of its time.
 //
-// The handler asks for no password. Like the handlers of net/http/pprof, it belongs where only those who run the
-// program can reach it: the owner of the mux sees to that. But a browser there must not fetch profiles for a foreign web page. So the handler
-// refuses, with status 403, what a page of another server asks for, and requests of browsers that do not name the server
-// by an address, as localhost, or by one of [Hosts]: whoever owns another name can let it point to this server, and then his pages
-// may read what it sends. Other programs, such as curl, go tool pprof, gotach top and collectors, may use any name.
+// The profile ends at once when the client closes the connection. Files are in the temporary
+// directory, and removed before the response ends. If the program ends before, the handler of a later
+// process of the same user removes them. No format contains source files.
 //
-// The options and the environment apply to the session that the handler begins, except those for the output:
-// Output, Export, Leaks, the options of rotation and their variables have no effect.
+// The handler asks for no password. As with net/http/pprof, the owner of the mux must see that only
+// those who run the program can reach it. A browser there must not fetch profiles for a foreign web
+// page. So the handler refuses what a page of another server asks for. It also refuses browsers that
+// do not name the server by an address, as localhost, or by one of [Hosts]: whoever owns another name
+// can let it point to this server, and then read what the server sends. Other programs, such as curl,
+// go tool pprof, gotach top and collectors, may use any name.
+//
+// The options and the environment apply to the session that the handler begins. Output, Export, Leaks,
+// the options of rotation and their variables have no effect.
 func Handler(opts ...profiler.Option) http.Handler {
 	return handler{opts, shared.HostsOf(opts)}
 }
 
-// Hosts lets browsers name the server by these names, without port, as well as by an address and as localhost. They are names
-// that belong to you, such as those of an internal network.
+// Hosts lets browsers name the server by these names, without port, besides an address and
+// localhost. They must be names that belong to you, such as those of an internal network.
 func Hosts(names ...string) profiler.Option { return shared.Hosts(names) }
 
 type handler struct {
