@@ -28,7 +28,7 @@
 //   - objects.go, session.go: objects and sessions of all files together
 //   - stream.go: Source and Sample
 //   - class.go, states.go: names of states
-//   - creators.go, labels.go, ids.go, table.go: tables of what comes again and again
+//   - creators.go, labels.go, ids.go: tables of what comes again and again
 //   - part.go: which files are of one process, and their order
 package stream
 

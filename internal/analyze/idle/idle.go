@@ -244,27 +244,7 @@ func (f *Idle) Add(s *stream.Sample) Key {
 		if st.key < firstWait {
 			return NotIdle
 		}
-		w := &f.waits[st.key-firstWait]
-		spot := &f.spots[w.spot]
-		if st.spot != w.spot+1 {
-			st.spot = w.spot + 1
-			spot.guests++
-		}
-		w.time += wall
-		spot.time += wall
-		came := !same || s.Status&tachyon.Moved != 0
-		if same && came {
-			w.visits++
-		}
-		if at.choice {
-			spot.choices += wall
-			if came {
-				spot.visits++
-			}
-		}
-		if at.shared {
-			w.shared += wall
-		}
+		f.addWait(st, at, wall, same, s.Status&tachyon.Moved != 0)
 		if s.Labels != nil {
 			return NotIdle
 		}
@@ -272,6 +252,30 @@ func (f *Idle) Add(s *stream.Sample) Key {
 	}
 	st.key = NotIdle
 	return NotIdle
+}
+
+// addWait adds time, in µs, to the wait that a goroutine is in. same says that it was in it in its previous sample, moved that it has run since.
+func (f *Idle) addWait(st *idleState, at *idleStack, wall uint64, same, moved bool) {
+	w := &f.waits[st.key-firstWait]
+	spot := &f.spots[w.spot]
+	if st.spot != w.spot+1 {
+		st.spot = w.spot + 1
+		spot.guests++
+	}
+	w.time += wall
+	spot.time += wall
+	if same && moved {
+		w.visits++
+	}
+	if at.choice {
+		spot.choices += wall
+		if !same || moved {
+			spot.visits++
+		}
+	}
+	if at.shared {
+		w.shared += wall
+	}
 }
 
 // earliest returns until when goroutines have their first sample that were there when the session began, given the time of the first

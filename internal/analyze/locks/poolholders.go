@@ -31,9 +31,38 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 	if !ok {
 		return nil
 	}
+	sure, maybe, nested := w.poolUsers(s, x, k, number)
+	if p == poolOfFlight {
+		if len(sure) > 1 {
+			return nil // which of them makes the equal call is not known
+		}
+		return w.share(sure, RoleHolds, depth)
+	}
+	of, _ := w.poolOn(x.stack, p)
+	if w.single(p) {
+		of = syntax.Key{} // whatever its name is
+	}
+	count := len(sure)
+	if w.hasOne(x.stack, p) != noLine {
+		count++
+	}
+	w.noteInUse(k, of, count)
+	w.inUse[k].mixed = w.inUse[k].mixed || nested
+	if len(sure) == 0 {
+		sure = w.whoRan(s, x.goroutine, w.site(x.stack), maybe, []int32{number}, false)
+	}
+	list := w.share(sure, RoleHolds, depth)
+	for i := range list {
+		_, list[i].in = w.poolOn(s.w.stretches.At(s.now[list[i].goroutine]-1).stack, p)
+	}
+	return list
+}
+
+// poolUsers returns the goroutines that have a connection of the pool for which x waits, and those that may have one of it. nested says that
+// others may have one, but wait for one of another pool. number is that of the pool's key.
+func (w *waitChains) poolUsers(s *sweep, x *stretch, k *KnownWait, number int32) (sure, maybe []int32, nested bool) {
+	p := k.pool
 	mine, in := w.poolOn(x.stack, p)
-	var sure, maybe []int32
-	nested := false
 	for _, n := range s.inside[number] {
 		g := s.w.sections[n].goroutine
 		if g == x.goroutine || s.now[g] == 0 || slices.Contains(sure, g) || slices.Contains(maybe, g) {
@@ -57,29 +86,7 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 			maybe = append(maybe, g)
 		}
 	}
-	if p == poolOfFlight {
-		if len(sure) > 1 {
-			return nil // which of them makes the equal call is not known
-		}
-		return w.share(sure, RoleHolds, depth)
-	}
-	if w.single(p) {
-		mine = syntax.Key{} // whatever its name is
-	}
-	count := len(sure)
-	if w.hasOne(x.stack, p) != noLine {
-		count++
-	}
-	w.noteInUse(k, mine, count)
-	w.inUse[k].mixed = w.inUse[k].mixed || nested
-	if len(sure) == 0 {
-		sure = w.whoRan(s, x.goroutine, w.site(x.stack), maybe, []int32{number}, false)
-	}
-	list := w.share(sure, RoleHolds, depth)
-	for i := range list {
-		_, list[i].in = w.poolOn(s.w.stretches.At(s.now[list[i].goroutine]-1).stack, p)
-	}
-	return list
+	return sure, maybe, nested
 }
 
 // groupHolders returns the goroutines of a group with a limit, such as an errgroup: the children that it has started.
