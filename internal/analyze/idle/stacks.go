@@ -51,79 +51,87 @@ func (f *Idle) look(stack uint32) idleStack {
 	why := analyze.Reason(f.leaf(stack))
 	x.site, x.shared = f.site(stack), why != "" && f.leaf(stack).Line > 0
 	x.choice = why == "select"
-	var (
-		entry   *idleFrame // the function with which the goroutine began
-		entryAt uint32
-		rest    *idleFrame // the function in which it waits
-		restAt  uint32
-		callee  string
-		known   *idlePlace
-		request bool
-		writes  bool
-		body    bool // it reads the body of a request
-		program bool // it waits for the end of another program
-	)
-	var runs *idleFrame // the function that is called by that
-	at := stack
-	if why != "" {
-		at = list[stack].Caller
-	}
-	for ; at != 0; at = list[at].Caller {
-		fr := f.frame(list[at].Frame)
-		if rest == nil && !fr.primitive {
-			rest, restAt = fr, at
-		}
-		for _, p := range fr.places {
-			if !request && (known == nil || !known.always) && p.matches(why, callee, restAt == at) {
-				known = p
-			}
-		}
-		request = request || fr.request
-		writes = writes || fr.name == "internal/poll.(*pollDesc).waitWrite"
-		body = body || fr.name == "net/http.(*body).readLocked"
-		program = program || fr.name == "os.(*Process).Wait"
-		if !fr.wrapper {
-			runs = entry
-			entry, entryAt = fr, at
-		}
-		callee = fr.name
-	}
+	t := f.trace(stack, why)
+	entry, rest, known := t.entry, t.rest, t.known
 	if entry != nil {
 		x.entry = f.entry(entry.name)
 	}
-	if entry != nil && entry.literal && runs != nil && !runs.primitive {
-		x.runs = f.entry(runs.name)
+	if entry != nil && entry.literal && t.runs != nil && !t.runs.primitive {
+		x.runs = f.entry(t.runs.name)
 	}
+	var line *tachyon.Frame // in rest
 	if rest != nil {
-		x.in = f.caller(rest.name, list[restAt].Caller)
+		x.in = f.caller(rest.name, list[t.restAt].Caller)
+		line = &f.src.Frames()[list[t.restAt].Frame]
 	}
-	sends := func() bool {
-		return x.choice && rest != nil && f.texts.Offers(&f.src.Frames()[list[restAt].Frame]) != nil
-	}
-	home := homeReasons[why] && rest != nil && restAt == entryAt
-	deep := homeReasons[why] && rest != nil && entry != nil && list[restAt].Caller == entryAt && entry.literal
+	home := homeReasons[why] && rest != nil && t.restAt == t.entryAt
+	deep := homeReasons[why] && rest != nil && entry != nil && list[t.restAt].Caller == t.entryAt && entry.literal
 	switch {
 	case why == "":
 	case idleReasons[why], known != nil && known.always:
 		x.kind = idleAlways
-	case request && why == "IO wait" && !writes && !body && f.accepted(f.leaf(stack)):
+	case t.request && why == "IO wait" && !t.writes && !t.body && f.accepted(f.leaf(stack)):
 		x.kind = idleAlways // the handler has taken the connection over, and waits for what its client says next
-	case request:
+	case t.request:
 		known = nil
-	case (home || deep) && entry.name != "main.main" && f.texts.ForTime(&f.src.Frames()[list[restAt].Frame]) == syntax.Tick:
+	case (home || deep) && entry.name != "main.main" && f.texts.ForTime(line) == syntax.Tick:
 		x.kind = idleAlways // a loop in the background, which may have the labels of a request that began it
 	case known != nil, why == idleForever:
 		x.kind = idlePlain
-	case writes, sends(): // somebody is slow to read or to receive
+	case t.writes, x.choice && rest != nil && f.texts.Offers(line) != nil: // somebody is slow to read or to receive
 	case home:
 		x.kind = idleHome
 	case deep:
-		x.kind, x.deep = idleHome, !f.texts.Ranges(&f.src.Frames()[list[restAt].Frame])
-	case (restReasons[why] || why == profile.Syscall && program) && rest != nil:
+		x.kind, x.deep = idleHome, !f.texts.Ranges(line)
+	case (restReasons[why] || why == profile.Syscall && t.program) && rest != nil:
 		x.kind = idleRest
 	}
 	x.place = known
 	return x
+}
+
+// An idleTrace is what the frames of a stack are.
+type idleTrace struct {
+	entry   *idleFrame // the function with which the goroutine began
+	entryAt uint32     // the stack with it on top
+	runs    *idleFrame // the function that this calls
+	rest    *idleFrame // the function in which the goroutine waits
+	restAt  uint32     // the stack with it on top
+	known   *idlePlace
+	request bool
+	writes  bool
+	body    bool // it reads the body of a request
+	program bool // it waits for the end of another program
+}
+
+// trace goes through the frames of a stack of a goroutine that waits for a reason, "" if it does not wait.
+func (f *Idle) trace(stack uint32, why string) (t idleTrace) {
+	list := f.src.Stacks()
+	if why != "" {
+		stack = list[stack].Caller
+	}
+	callee := ""
+	for at := stack; at != 0; at = list[at].Caller {
+		fr := f.frame(list[at].Frame)
+		if t.rest == nil && !fr.primitive {
+			t.rest, t.restAt = fr, at
+		}
+		for _, p := range fr.places {
+			if !t.request && (t.known == nil || !t.known.always) && p.matches(why, callee, t.restAt == at) {
+				t.known = p
+			}
+		}
+		t.request = t.request || fr.request
+		t.writes = t.writes || fr.name == "internal/poll.(*pollDesc).waitWrite"
+		t.body = t.body || fr.name == "net/http.(*body).readLocked"
+		t.program = t.program || fr.name == "os.(*Process).Wait"
+		if !fr.wrapper {
+			t.runs = t.entry
+			t.entry, t.entryAt = fr, at
+		}
+		callee = fr.name
+	}
+	return t
 }
 
 // accepted reports whether goroutines with an innermost frame wait for a connection that the program has accepted.
