@@ -105,7 +105,7 @@ func (p *poster) post(ctx context.Context, to *url.URL, contentType string, body
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, "", p.hide(to, err)
+		return nil, "", p.requestError(to, err)
 	}
 	for k, v := range p.header {
 		req.Header[k] = v
@@ -120,31 +120,31 @@ func (p *poster) post(ctx context.Context, to *url.URL, contentType string, body
 	resp, err := p.client.Do(req)
 	if err != nil {
 		p.metrics.Request(0, int64(len(body)))
-		return nil, "", p.hide(to, err)
+		return nil, "", p.requestError(to, err)
 	}
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	p.metrics.Request(resp.StatusCode, int64(len(body)))
 	switch kind, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type")); {
 	case resp.StatusCode/100 != 2:
-		return nil, "", p.meaning(resp, answer)
+		return nil, "", p.statusError(resp, answer)
 	case err != nil: // whether the server has it nobody knows
-		return nil, "", p.hide(to, fmt.Errorf("the answer was cut off: %w", err))
+		return nil, "", p.requestError(to, fmt.Errorf("the answer was cut off: %w", err))
 	case resp.StatusCode != http.StatusOK:
-		return nil, "", p.strange(to, resp.Status, nil)
+		return nil, "", p.unexpected(to, resp.Status, nil)
 	case len(answer) > maxAnswer:
-		return nil, "", p.strange(to, fmt.Sprintf("%s with more than %d bytes", resp.Status, maxAnswer), nil)
+		return nil, "", p.unexpected(to, fmt.Sprintf("%s with more than %d bytes", resp.Status, maxAnswer), nil)
 	}
 	return answer, kind, nil
 }
 
-// strange returns the error for an answer that is none of the target's protocol, such as the page of a login.
-func (p *poster) strange(to *url.URL, what string, answer []byte) error {
-	return p.explain(to, what, answer, "that does not say that it has the profile; is --to right?")
+// unexpected returns the error for an answer that is none of the target's protocol, such as the page of a login.
+func (p *poster) unexpected(to *url.URL, what string, answer []byte) error {
+	return p.retry(to, what, answer, "that does not say that it has the profile; is --to right?")
 }
 
-// explain returns the error for an answer with which nothing is wrong with the file.
-func (p *poster) explain(to *url.URL, what string, answer []byte, hint string) *RetryError {
+// retry returns the error for an answer that says nothing against the file: it is sent again. hint says what may be wrong.
+func (p *poster) retry(to *url.URL, what string, answer []byte, hint string) *RetryError {
 	return &RetryError{Err: fmt.Errorf("%w (%s)", p.answered(to, what, answer), hint)}
 }
 
@@ -157,25 +157,25 @@ func (p *poster) answered(to *url.URL, what string, answer []byte) error {
 	return errors.New(p.secrets.Replace(text))
 }
 
-// hide returns the error of a request with the host and without the URL and what is secret.
-func (p *poster) hide(to *url.URL, err error) error {
+// requestError returns the error of a request that has no whole answer, with the host, but without the rest of the URL, which may be secret.
+func (p *poster) requestError(to *url.URL, err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		err = e.Err
 	}
 	return &textError{p.secrets.Replace(fmt.Sprintf("%s: %v", to.Host, err)), err}
 }
 
-// meaning returns the error that an answer stands for.
-func (p *poster) meaning(resp *http.Response, answer []byte) error {
+// statusError returns the error that an answer with another code than 2xx stands for.
+func (p *poster) statusError(resp *http.Response, answer []byte) error {
 	to := resp.Request.URL
 	switch code := resp.StatusCode; {
 	case code == http.StatusRequestEntityTooLarge:
 		return &TooLargeError{p.answered(to, resp.Status, answer)}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
-		return p.explain(to, resp.Status, answer, "is the right --header given?")
+		return p.retry(to, resp.Status, answer, "is the right --header given?")
 	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed, code/100 == 3:
 		// Nothing is wrong with the file. All files would be parked.
-		return p.explain(to, resp.Status, answer, "is --to right, and does the server take profiles?")
+		return p.retry(to, resp.Status, answer, "is --to right, and does the server take profiles?")
 	case code/100 == 4 && code != http.StatusRequestTimeout && code != http.StatusTooEarly && code != http.StatusTooManyRequests:
 		return &RefusedError{p.answered(to, resp.Status, answer)}
 	}

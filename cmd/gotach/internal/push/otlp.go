@@ -157,18 +157,18 @@ func (s *otlpFile) send(records []profile.Record, key string, encoded bool) erro
 		}
 	} else if err != nil {
 		return err
-	} else if err := s.taken(answer, kind); err != nil {
+	} else if err := s.accepted(answer, kind); err != nil {
 		return err
 	}
 	s.b.SetDone(key)
 	return nil
 }
 
-// taken returns nil if an answer with the code 200 says that the receiver has all profiles of a message.
-func (s *otlpFile) taken(answer []byte, kind string) error {
+// accepted returns nil if an answer with the code 200 says that the receiver has all profiles of a message.
+func (s *otlpFile) accepted(answer []byte, kind string) error {
 	n, why, ok := rejected(answer, kind)
 	if !ok {
-		return s.strange(s.to, fmt.Sprintf("200 with %d bytes of type %q, which is not OTLP", len(answer), kind), answer)
+		return s.unexpected(s.to, fmt.Sprintf("200 with %d bytes of type %q, which is not OTLP", len(answer), kind), answer)
 	}
 	if n == 0 {
 		return nil

@@ -8,6 +8,15 @@
 // A [Pusher] looks into the directory now and then. It sends files that nobody writes to any more, the oldest ones
 // first, and remembers in a cursor beside them what the target has. If a batch fails for now, it waits, tries the next
 // one and comes back to the first one later, so that a file that a target cannot handle does not hold up the others.
+//
+// # Files
+//
+//   - push.go, send.go: the Pusher: what it sends when, and what it does after errors
+//   - scan.go, file.go: the files of the directory; folder.go opens them safely
+//   - cursor.go, park.go: what the target has, and what it refused
+//   - target.go: what a target is; open.go: which ones there are
+//   - otlp.go, pyroscope.go, tables.go: the targets; http.go, redact.go: what those that are HTTP servers share
+//   - metrics.go: counters for Prometheus
 package push
 
 import (

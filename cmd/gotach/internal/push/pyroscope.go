@@ -82,7 +82,7 @@ func (t *pyroscopeTarget) Send(ctx context.Context, b *Batch) error {
 			return err
 		}
 		if len(answer) > 0 || kind == "text/html" { // Pyroscope's own has the code 200 and no body
-			return t.strange(&u, fmt.Sprintf("200 with %d bytes of type %q, and Pyroscope's has none", len(answer), kind), answer)
+			return t.unexpected(&u, fmt.Sprintf("200 with %d bytes of type %q, and Pyroscope's has none", len(answer), kind), answer)
 		}
 	}
 	return nil
