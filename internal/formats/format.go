@@ -9,6 +9,15 @@
 // To add a format, make a package beside the others with Sniff, Read and Write, and
 // add a row to the table. Read returns a profile added up or a [reader.Stream]; Write
 // takes one.
+//
+// # Files
+//
+//   - format.go: the table; tach.go, jsonl.go, dcpi.go, nytprof.go, spx.go: formats
+//   - sums.go, pgo.go, viewers.go: formats that are written of sums, of CPU time, and of runs
+//   - input.go, join.go, source.go: opened profiles, many as one, and what formats read from
+//   - convert.go, replace.go: what formats write to
+//   - excerpt.go: the samples of a time out of the files of a running session, without work for long at a time
+//   - info.go, usage.go: what gotach info prints
 package formats
 
 import (

@@ -18,6 +18,14 @@
 // has no file and no line.
 // It stays in the stack: the time asleep in main.sleeper is total time of
 // main.sleeper and of time.Sleep, and self time of "[sleep]".
+//
+// # Files
+//
+//   - report.go, tally.go, tree.go: rows and trees of a report
+//   - fromstream.go, adder.go, series.go: samples added up to records, and to series of records over time
+//   - builder.go, select.go: profiles of other things, of several profiles, and of some records of one
+//   - own.go: which code is the program's own
+//   - profile.go, words.go: Profile and Record; times as text
 package profile
 
 import (

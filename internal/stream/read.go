@@ -7,7 +7,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/reader"
@@ -84,14 +83,6 @@ func (d damage) Unwrap() error { return d.error }
 
 // IsDamage reports whether an error of Samples is about what is in a file. The samples before it are right.
 func IsDamage(err error) bool { return errors.As(err, &damage{}) }
-
-// named puts a file's name before an error, if it has one.
-func named(f File, err error) error {
-	if f.Name == "" || strings.HasPrefix(err.Error(), f.Name+": ") {
-		return err
-	}
-	return fmt.Errorf("%s: %w", f.Name, err)
-}
 
 // A run is one reading of all files.
 type run struct {

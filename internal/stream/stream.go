@@ -19,13 +19,13 @@
 // Most use only those after them.
 //
 //   - read.go: the loop, and the weight of each sample
-//   - select.go: which samples are selected
+//   - select.go, moment.go: which samples are selected, and which times
 //   - decode.go: files are decoded ahead
 //   - seams.go: a goroutine's first sample in a file, after its last one in the file before
 //   - facts.go: what a file says of its goroutines before their samples
 //   - stops.go: how often goroutines stopped running
 //   - copy.go: what a file of all samples says of goroutines
-//   - objects.go, session.go: objects and sessions of all files together
+//   - objects.go, peers.go, session.go: objects, far ends of waits, and sessions of all files together
 //   - stream.go: Source and Sample
 //   - class.go, states.go: names of states
 //   - creators.go, labels.go, ids.go: tables of what comes again and again
@@ -35,8 +35,10 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/frames"
@@ -48,6 +50,14 @@ import (
 type File struct {
 	Name   string // put before errors, if there are several files
 	Stream reader.Stream
+}
+
+// named puts a file's name before an error, if it has one.
+func named(f File, err error) error {
+	if f.Name == "" || strings.HasPrefix(err.Error(), f.Name+": ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", f.Name, err)
 }
 
 // Options say what to read. The zero value is the usual choice.

@@ -4,7 +4,7 @@
 // # Files
 //
 //   - processes.go: the leaks of several processes
-//   - leaks.go: counts waiting goroutines, group by group
+//   - leaks.go: counts waiting goroutines, group by group; group.go: which groups grow
 //   - proven.go: what the runtime has proved
 //   - series.go: amounts over time, and whether they grow
 package leaks

@@ -3,7 +3,7 @@
 //
 // # Files
 //
-//   - requests.go: reads the samples twice
+//   - requests.go: reads the samples twice; finish.go: which requests have ended
 //   - sums.go: what requests do
 //   - slowest.go: requests for others
 //   - rows.go: kinds and handlers; repeats.go: lines at which requests wait again and again
