@@ -57,8 +57,8 @@ A file counts as sent when TARGET confirms it: OTLP by status 200 of type applic
 JSON) without rejected profiles, Pyroscope by status 200 without a body. A login page is no
 confirmation.
 
-push tries again if TARGET cannot be reached, is busy (429, 5xx), denies access (401, 403, 404),
-redirects or answers something else. It waits longer each time, up to a minute, or for Retry-After, up
+push tries again if TARGET cannot be reached, is busy (408, 425, 429, 5xx), denies access (401, 403,
+407), is not at that address (404, 405), redirects or answers something else. It waits longer each time, up to a minute, or for Retry-After, up
 to an hour. Redirects are not followed. A message that is too large (413) is sent in parts. Profiles
 that TARGET refuses (other 4xx) or that are damaged go to DIR/refused, each with the reason beside it;
 "gotach push DIR/refused" tries them again. DIR/refused has at most 1,000 files and --keep-refused bytes. A
