@@ -60,8 +60,8 @@ func TestMeasureMemoryLabels(t *testing.T) {
 }
 
 // One gotach push on one core keeps up with a thousand processes. The files are copies of one that gotach demo records,
-// each with a start of its own, ten in a folder for each process. GOTACH_FLEET is the number of files, of a minute each, for
-// the table in docs/fleet.md.
+// each with a start of its own, ten in a folder for each process. GOTACH_FLEET is the number of files, of a minute each; see
+// docs/fleet.md.
 func TestMeasureFleet(t *testing.T) {
 	files, seconds := 100, "1s"
 	if n, err := strconv.Atoi(os.Getenv("GOTACH_FLEET")); err == nil {
