@@ -102,40 +102,33 @@ func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode,
 	if key.known == nil {
 		links = w.blockers(s, holders, x, site, at, len(path))
 	} else if links = w.holdersOf(s, x, key.known, at, len(path)); len(links) == 0 {
-		w.tellKnown(s, x, key.known, time, at, len(path))
+		w.tell(s, x, link{goroutine: -1}, key.known.what, time, at, len(path))
 		return
 	}
 	for _, l := range links {
 		now := s.now[l.goroutine]
 		if now == 0 || l.role == RoleOtherSide && slices.Contains(path, l.goroutine) { // that it could do it does not make a deadlock
 			n.unknown += time / l.share
-			w.tell(s, x, link{goroutine: -1}, time/l.share, at, len(path))
+			w.tell(s, x, link{goroutine: -1}, "", time/l.share, at, len(path))
 			continue
 		}
 		if part := time / l.share; part > 0 { // each of many may wait for many others
-			w.tell(s, x, l, part, at, len(path))
+			w.tell(s, x, l, "", part, at, len(path))
 			w.follow(s, holders, n, s.w.stretches.At(now-1), l, part, at, path)
 		}
 	}
 	if len(links) == 0 {
 		n.unknown += time
-		w.tell(s, x, link{goroutine: -1}, time, at, len(path))
+		w.tell(s, x, link{goroutine: -1}, "", time, at, len(path))
 	}
 }
 
-// tellKnown tells tests what a target is known to wait for.
-func (w *waitChains) tellKnown(s *sweep, x *stretch, k *KnownWait, time, at uint64, depth int) {
-	if w.onCause != nil && depth == 1 && x.goroutine >= 0 {
-		w.onCause(&cause{waiter: s.w.goroutines[x.goroutine], at: at, time: time, state: w.Source.State(x.status, x.stack), stack: x.stack, name: k.what})
-	}
-}
-
-// tell tells tests what keeps a target waiting.
-func (w *waitChains) tell(s *sweep, x *stretch, l link, time, at uint64, depth int) {
+// tell tells tests what keeps a target waiting, or what it is known to wait for, by name.
+func (w *waitChains) tell(s *sweep, x *stretch, l link, name string, time, at uint64, depth int) {
 	if w.onCause == nil || depth > 1 {
 		return
 	}
-	c := cause{role: l.role, how: l.how, at: at, time: time, state: w.Source.State(x.status, x.stack), stack: x.stack}
+	c := cause{role: l.role, how: l.how, at: at, time: time, state: w.Source.State(x.status, x.stack), stack: x.stack, name: name}
 	if x.goroutine >= 0 {
 		c.waiter = s.w.goroutines[x.goroutine]
 	}
