@@ -45,8 +45,8 @@ commands. The program needs nothing of gotach and no symbols. It is not stopped 
 only reads its memory. docs/attach.md lists the rights and versions that this takes.
 
 NAME is the name of the program's executable. COMMAND is started and recorded until it ends, or for
-the time of -d. It gets the signals that gotach gets, and gotach exits with its exit code. With
---children the Go programs that it starts, and those that these start, are recorded too: each has a
+the time of -d. gotach passes its signals on to COMMAND, and exits with COMMAND's exit code. With
+--children the Go programs that COMMAND starts, and those that these start, are recorded too: each has a
 file of its own, such as app-worker-4711.tach beside app.tach. COMMAND may be a script then.
 
 A sample has the goroutine's id, state, labels, creator and stack with inlined calls, and which
