@@ -59,6 +59,17 @@ func setHelp(root *cobra.Command) {
 		topic := *t
 		root.AddCommand(&topic)
 	}
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Long = "Print the help of a command or a topic."
+	print := help.Run
+	help.Run, help.RunE = nil, func(cmd *cobra.Command, args []string) error {
+		if _, _, err := root.Find(args); err != nil {
+			return usagef("help: there is no command or topic %q", strings.Join(args, " "))
+		}
+		print(cmd, args)
+		return nil
+	}
 	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages ", "(.LocalFlags.FlagUsagesWrapped 80) ", ".InheritedFlags.FlagUsages ", "(.InheritedFlags.FlagUsagesWrapped 80) ").Replace(root.UsageTemplate()))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		text := cmd.Long

@@ -42,7 +42,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	cmd.SetArgs(args)
 	c, err := cmd.ExecuteC()
-	e.help = "gotach help" + strings.TrimPrefix(c.CommandPath(), "gotach")
+	if c.Name() != "help" {
+		e.help += strings.TrimPrefix(c.CommandPath(), "gotach")
+	}
 	return e.exit(err)
 }
 
