@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -298,11 +297,6 @@ func states(r *requests.Requests) []string {
 		}
 		return strings.Compare(a, b)
 	})
-}
-
-// funcFlag returns a function as the value of --func, quoted for a shell.
-func funcFlag(function string) string {
-	return quoted(regexp.QuoteMeta(function) + "$")
 }
 
 // more returns a difference of times as text.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -330,7 +331,7 @@ func (s *screen) hints() (list []hint) {
 	case s.survey.Requests:
 		add("requests %s", "how long requests take, and why")
 	case f != "":
-		add("requests %s --func "+funcFlag(f), "how long its calls take, and why")
+		add("requests %s --func "+quoted(regexp.QuoteMeta(f)+"$"), "how long its calls take, and why")
 	}
 	switch {
 	case slices.ContainsFunc(s.locks.Locks, func(x locks.Lock) bool { return x.LikeLock() && x.Waited > s.r.Duration/1000 }):

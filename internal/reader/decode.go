@@ -27,15 +27,6 @@ const (
 	maxEmpty = 1 << 16
 )
 
-// dataSize returns the size of the decompressed sample data in bytes, or chunkSize if it
-// is unknown.
-func (r *Reader) dataSize() int64 {
-	if r.header.Compression == tachyon.CompressionNone {
-		return r.SampleBytes()
-	}
-	return chunkSize
-}
-
 // A decoder turns sample data into samples.
 type decoder struct {
 	r    *Reader
@@ -57,7 +48,11 @@ type decoder struct {
 
 // newDecoder returns a decoder. Times after latest are an error.
 func (r *Reader) newDecoder(latest uint64) *decoder {
-	return &decoder{r: r, left: r.header.Samples, latest: latest, buf: make([]byte, min(chunkSize, r.dataSize())+padding)}
+	size := int64(chunkSize)
+	if r.header.Compression == tachyon.CompressionNone {
+		size = min(size, r.SampleBytes())
+	}
+	return &decoder{r: r, left: r.header.Samples, latest: latest, buf: make([]byte, size+padding)}
 }
 
 // read reads all samples of the file. It returns errStop when no more are wanted. If ahead is set, data is decompressed by

@@ -126,9 +126,3 @@ func (p *Part) Missing(last, begin uint64, said bool) uint64 {
 	}
 	return uint64(max(0, int64(begin-last)))
 }
-
-// joinedHeader returns the header of all parts.
-func joinedHeader(parts []*Part) tachyon.Header {
-	h := parts[0].Header
-	return tachyon.Header{Layout: tachyon.Document, Start: h.Start, Interval: h.Interval}
-}

@@ -267,7 +267,7 @@ func (s *Source) Release() {
 // Header returns the header of the whole: the start of the first file, or of the time that is selected, and
 // the interval. Nothing else in it is set.
 func (s *Source) Header() tachyon.Header {
-	h := joinedHeader(s.parts)
+	h := tachyon.Header{Layout: tachyon.Document, Start: s.parts[0].Header.Start, Interval: s.parts[0].Header.Interval}
 	if s.chooser != nil {
 		h.Start += s.chooser.from
 	}

@@ -284,21 +284,17 @@ func (c *Cores) Finish() {
 	c.queue = nil
 }
 
-// without says why the kernel gives goroutines that run no core.
-func (c *Cores) without() string {
-	if c.quota {
-		return Quota
-	}
-	return Others
-}
-
 // Charge divides the time of a sample that waits for a core among those that had the cores meanwhile. It calls use with each and its time in µs. A
 // sample whose goroutine runs without a core is charged to other programs or to the quota.
 func (c *Cores) Charge(s *stream.Sample, use func(name string, time float64)) {
 	begin, end := c.span(s)
 	all := float64(s.Wall.Microseconds())
 	if analyze.StateOf(s.Status) == analyze.NoCore {
-		use(c.without(), all)
+		if c.quota {
+			use(Quota, all)
+		} else {
+			use(Others, all)
+		}
 		return
 	}
 	left := all

@@ -205,7 +205,7 @@ func (f *Idle) frame(n uint32) *idleFrame {
 	name := profile.FuncName(f.src.Frames()[n].Func)
 	*x = idleFrame{
 		name: name, known: true, places: idlePlaces[anyLiteral(name)],
-		wrapper: Wrappers[name] || strings.Contains(lastElement(name), ".gowrap"),
+		wrapper: Wrappers[name] || strings.Contains(name[strings.LastIndexByte(name, '/')+1:], ".gowrap"),
 		literal: analyze.Closure.MatchString(name),
 	}
 	x.primitive = primitive(profile.Package(name), name)
@@ -221,6 +221,3 @@ func anyLiteral(name string) string {
 	}
 	return name
 }
-
-// lastElement returns a function's name without the leading elements of its import path.
-func lastElement(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }

@@ -78,16 +78,12 @@ func (l *Sums) settleIdle() {
 		if site == nil {
 			continue
 		}
-		if key.object = site.object; !l.sees(key) {
+		key.object = site.object
+		if _, ok := l.seen[key]; !ok {
 			l.seen[key] = struct{}{}
 			site.sums.goroutines++
 		}
 	}
-}
-
-func (l *Sums) sees(key objectGoroutine) bool {
-	_, ok := l.seen[key]
-	return ok
 }
 
 // ofCollector reports whether a stack waits for a semaphore of the garbage collector, which the runtime took for itself.

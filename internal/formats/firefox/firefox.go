@@ -48,5 +48,6 @@ func write(w io.Writer, src *stream.Source, o runs.Options) (left []string, err 
 		e.pid, e.program = strconv.Itoa(m.PID), path.Base(m.Program)
 	}
 	e.profile()
-	return s.Left, e.out.flush()
+	e.out.write()
+	return s.Left, e.out.err
 }

@@ -31,11 +31,6 @@ func (o *output) write() {
 	o.b = o.b[:0]
 }
 
-func (o *output) flush() error {
-	o.write()
-	return o.err
-}
-
 // value writes any value as JSON.
 func (o *output) value(v any) {
 	b, err := json.Marshal(v)
