@@ -15,9 +15,9 @@ type numbering struct {
 	yield func() bool // passes on a full batch
 
 	threads []numbered
-	last    int // number of the thread that was found last
-	index   map[threadKey]uint32
-	budget  int64 // bytes that threads and stacks may still take
+	last    int                // number of the thread that was found last
+	index   Numbers[threadKey] // the numbers of threads + 1
+	budget  int64              // bytes that threads and stacks may still take
 	limit   uint32
 
 	stacks   []Stack
@@ -55,14 +55,14 @@ const (
 	stateBase   = 32 << 20
 	stateFactor = 128
 
-	numberedCost = 48 // bytes of a thread, with its share of the index
-	stackCost    = 64 // bytes of a stack, likewise
+	numberedCost = 160 // bytes of a thread, if its id is alone in the index
+	stackCost    = 64  // bytes of a stack, with its share of the map
 
 	slabSize = 16 << 10 // frames
 )
 
 // numberings are used again, because large files have large tables.
-var numberings = sync.Pool{New: func() any { return &numbering{index: map[threadKey]uint32{}, children: map[uint64]uint32{}} }}
+var numberings = sync.Pool{New: func() any { return &numbering{children: map[uint64]uint32{}} }}
 
 // newNumbering returns the state for a file of fileSize bytes. Its header counts expect threads.
 // It reserves memory for at most one thread per 4 bytes of the file.
@@ -72,7 +72,7 @@ func newNumbering(fileSize int64, expect, limit uint32) *numbering {
 	if cap(n.threads) < count {
 		n.threads = make([]numbered, 0, count)
 	}
-	clear(n.index)
+	n.index.clear()
 	clear(n.children)
 	n.cache.clear()
 	n.threads, n.last = n.threads[:0], 0
@@ -167,8 +167,9 @@ func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
 			at = 0
 		}
 	}
-	if at, ok := n.index[key]; ok {
-		n.last = int(at)
+	number := n.index.Of(threadKey{id >> 4, interpreter}, id)
+	if *number > 0 {
+		n.last = int(*number - 1)
 		return nil
 	}
 	if uint64(len(n.threads)) >= uint64(n.limit) {
@@ -178,8 +179,8 @@ func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
 		return err
 	}
 	n.last = len(n.threads)
-	n.index[key] = uint32(n.last)
 	n.threads = append(n.threads, numbered{threadKey: key, time: start, stack: noStack})
+	*number = uint32(len(n.threads))
 	if n.lists != nil {
 		n.lists.of = append(n.lists.of, list{})
 	} else {

@@ -13,9 +13,7 @@ import (
 // each goroutine up when its first sample comes. They take some 25 bytes for each, or 100 if few ids are successive.
 type facts struct {
 	list  []fact
-	index map[uint64]*[16]uint32 // by id / 16: indices into list + 1. Most ids are successive
-	at    uint64                 // the key used last
-	near  *[16]uint32            // its element, or nil
+	index reader.Numbers[uint64] // indices into list + 1
 
 	spans    []span
 	labels   labelTable
@@ -43,7 +41,7 @@ func newFacts(p *Part, o *Options) (*facts, error) {
 	f := &facts{creators: []Creator{{}}}
 	s, expect := p.Stream, mostSlots(p)
 	most := int(min(400_000+min(s.Size(), math.MaxInt32), math.MaxInt32))
-	f.list, f.index = make([]fact, 0, expect), make(map[uint64]*[16]uint32, expect/16)
+	f.list = make([]fact, 0, expect)
 	if o.Labels || o.Creators {
 		return f, f.readAll(s, o, most)
 	}
@@ -82,27 +80,22 @@ func (f *facts) readAll(s reader.Stream, o *Options, most int) error {
 
 // find returns the fact about a goroutine, nil if there is none.
 func (f *facts) find(id uint64) *fact {
-	if f.near == nil || f.at != id>>4 {
-		f.at, f.near = id>>4, f.index[id>>4]
+	if len(f.list) > 0 {
+		if n := *f.index.Of(id>>4, id); n > 0 {
+			return &f.list[n-1]
+		}
 	}
-	if f.near == nil || f.near[id&15] == 0 {
-		return nil
-	}
-	return &f.list[f.near[id&15]-1]
+	return nil
 }
 
 // of returns the fact about a goroutine. It adds one if there is none. It is valid until the next one is added.
 func (f *facts) of(id uint64) *fact {
-	if x := f.find(id); x != nil {
-		return x
+	n := f.index.Of(id>>4, id)
+	if *n == 0 {
+		f.list = append(f.list, fact{})
+		*n = uint32(len(f.list))
 	}
-	if f.near == nil {
-		f.near = new([16]uint32)
-		f.index[f.at] = f.near
-	}
-	f.list = append(f.list, fact{})
-	f.near[id&15] = uint32(len(f.list))
-	return &f.list[len(f.list)-1]
+	return &f.list[*n-1]
 }
 
 // A labelling collects the labels of goroutines.
