@@ -10,7 +10,7 @@ import (
 )
 
 // Stacks leave these functions out: the time in them is that of their caller.
-var _ = own.Hide(Start, Open, (*Session).Stop, (*Session).Err, (*Session).Stats, (*Session).Path, (*Session).Files)
+var _ = own.Hide(Start, Open, (*Session).Stop, (*Session).Err, (*Session).Stats, (*Session).Path, (*Session).Files, (*Session).Keep)
 
 // ErrActive is the error of a session that begins while another one is running.
 var ErrActive = session.ErrActive
