@@ -4,13 +4,15 @@
 // # Files
 //
 //   - processes.go: the leaks of several processes
-//   - leaks.go: counts waiting goroutines, group by group; group.go: which groups grow
+//   - leaks.go: counts waiting goroutines, group by group, and says which groups grow
 //   - proven.go: what the runtime has proved
+//   - group.go: what is said of a group
 //   - series.go: amounts over time, and whether they grow
 package leaks
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -320,4 +322,55 @@ func (l *Count) lastLook(short, slack uint64) bool {
 		}
 	}
 	return long > 0 && lookShare*atEnd >= long
+}
+
+// row returns what is known about a group, and whether it grows.
+func (l *Count) row(g *leakGroup) (Group, bool) {
+	alive := g.alive.average(&l.clock, l.End)
+	n := len(alive)
+	if l.Source.Creators()[g.creator].Func == analyze.BackgroundRead {
+		return Group{}, false // it ends with the handler, whose goroutine has a group too
+	}
+	if n < 8 || len(g.list) < 2 || analyze.Sum(alive[n-n/4:])-analyze.Sum(alive[:n/4]) < float64(n/4) {
+		return Group{}, false
+	}
+	perMinute := float64(time.Minute/time.Microsecond) / float64(l.clock.width)
+	slope, low := theilSen(alive)
+	if low <= 0 {
+		return Group{}, false
+	}
+	row := l.describe(g, alive)
+	row.PerMinute, row.Low = slope*perMinute, low*perMinute
+	_, stuck := theilSen(g.stuck.average(&l.clock, l.End))
+	row.Suspect = stuck > 0 && row.Stuck >= minStuck && 10*row.Unstuck <= row.Stuck
+	return row, true
+}
+
+// describe returns what is known about a group whether it grows or not.
+func (l *Count) describe(g *leakGroup, alive []float64) Group {
+	by, site := l.Source.Creators()[g.creator], l.sites[g.site]
+	row := Group{
+		CreatedBy: by.Func, CreatedAt: by.At,
+		Reason: site.reason, For: l.waitFor[g.site], Function: site.function, File: site.file, Line: site.line, End: len(g.list),
+	}
+	if len(alive) > 0 {
+		row.Start = int(math.Round(alive[0]))
+	}
+	long := l.End / 8
+	for _, length := range g.list {
+		row.Oldest = max(row.Oldest, time.Duration(length)*time.Microsecond)
+		if length >= long {
+			row.Stuck++
+		}
+	}
+	for i, count := range g.ended {
+		row.RanAgain += int(count)
+		if i >= bits.Len64(long/1000) {
+			row.Unstuck += int(count)
+		}
+	}
+	for _, n := range alive {
+		row.Alive = append(row.Alive, math.Round(100*n)/100)
+	}
+	return row
 }

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/gotach/profiler/internal/analyze"
@@ -161,4 +162,36 @@ func (k *KnownWait) orNil() *KnownWait {
 		return nil
 	}
 	return k
+}
+
+// An inUse says how many goroutines had places of a pool while somebody waited for one.
+type inUse struct {
+	of    syntax.Key  // the pool
+	times map[int]int // instants by the number of goroutines
+	mixed bool        // several pools, or goroutines that have more than one place: the number says nothing
+}
+
+// sureInUse is the part of the instants at which as many places must be in use for the number to be said.
+const sureInUse = 0.8
+
+// text says how many places are in use, "" if that is not known. Nobody waits while one is free, so those in use are all there are;
+// of http.Transport those for one host.
+func (u *inUse) text(k *KnownWait) string {
+	if u == nil || u.mixed {
+		return ""
+	}
+	all, most := 0, 0
+	for count, n := range u.times {
+		all += n
+		if n > u.times[most] {
+			most = count
+		}
+	}
+	switch {
+	case most == 0 || float64(u.times[most]) < sureInUse*float64(all):
+		return ""
+	case k.pool == poolOfTransport:
+		return fmt.Sprintf(" (%d in use)", most)
+	}
+	return fmt.Sprintf(" (%d of %d in use)", most, most)
 }

@@ -5,11 +5,11 @@
 //
 // Chains of waits use all the rest:
 //
-//   - waits.go: which waits, and their sums; waitchain.go, waitpools.go, poolholders.go, waitsides.go, wakers.go, waittargets.go
+//   - waits.go: which waits, and their sums; waitchain.go, waitpools.go, waitsides.go, wakers.go, waittargets.go
 //   - locks.go: sums of waits by object; groups.go, list.go, names.go, idle.go, waitcount.go
 //   - holdersums.go: who held a lock meanwhile; holdchannels.go, handover.go, holders.go, sections.go
 //   - channels.go: who is on the other side of a channel; holdkeys.go
-//   - knownwaits.go: what functions of libraries are known to wait for; farends.go: the far ends of waits
+//   - farends.go: the far ends of waits; knownwaits.go, pools.go: what functions of libraries are known to wait for
 //   - waitpoint.go: what a stack says about a wait
 package locks
 

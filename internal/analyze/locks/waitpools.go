@@ -11,65 +11,6 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A pool is a kind of pool of connections. Who waits for one waits for a goroutine that has one: it is in a function of the library
-// that has one, or in a function of the program between a call that returns one and the call that gives it back.
-type pool struct {
-	name   string
-	in     []string // functions of the library that have a connection; a name that ends in "." stands for all methods of a type
-	pkg    string   // whose methods return what holds one
-	takes  []string // the names of these methods
-	gives  []string // what gives it back, after the name of the variable
-	one    string   // each pool has one goroutine with this function; "" if there is none
-	own    int      // pools that the library makes for itself
-	dials  string   // the function that starts a goroutine for a new connection; "" if there is none
-	starts string   // the beginning of the functions that start its goroutines, of which each has a place; "" if others have them
-}
-
-var (
-	poolOfSQL = &pool{
-		name: "sql.DB",
-		in: []string{
-			"database/sql.(*DB).queryDC", "database/sql.(*DB).execDC", "database/sql.(*DB).beginDC", "database/sql.(*DB).pingDC", "database/sql.(*DB).prepareDC",
-			"database/sql.rowsiFromStatement", "database/sql.resultFromStatement", "database/sql.(*Row).Scan", "database/sql.(*Rows).", "database/sql.(*Tx).", "database/sql.(*driverConn).",
-		},
-		pkg: "database/sql", takes: []string{"Query", "QueryContext", "Begin", "BeginTx", "Conn"}, gives: []string{".Close", ".Commit", ".Rollback"},
-		one: "database/sql.(*DB).connectionOpener",
-	}
-	poolOfTransport = &pool{
-		name: "http.Transport",
-		in:   []string{"net/http.(*persistConn).roundTrip", "net/http.(*bodyEOFSignal)."},
-		pkg:  "net/http", takes: []string{"Do", "Get", "Head", "Post", "PostForm", "RoundTrip"}, gives: []string{".Body.Close"},
-		dials: "net/http.(*Transport).startDialConnForLocked",
-	}
-	// Who waits for an equal call waits for the goroutine that makes it.
-	poolOfFlight = &pool{name: "singleflight.Group", in: []string{"golang.org/x/sync/singleflight.(*Group).doCall"}, pkg: "golang.org/x/sync/singleflight"}
-	poolOfGroup  = &pool{name: "errgroup.Group", starts: "golang.org/x/sync/errgroup.(*Group)."}
-	poolOfConc   = &pool{name: "conc's pool", starts: "github.com/sourcegraph/conc.(*WaitGroup)."}
-	poolOfAnts   = &pool{name: "ants.Pool", in: []string{"github.com/panjf2000/ants/v2.(*goWorker).run.func1"}, pkg: "github.com/panjf2000/ants/v2", one: "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers", own: 1}
-	poolOfFast   = &pool{name: "fasthttp.HostClient", in: []string{"github.com/valyala/fasthttp.(*Request).Write", "github.com/valyala/fasthttp.(*Response).ReadLimitBody"}, pkg: "github.com/valyala/fasthttp", one: "github.com/valyala/fasthttp.(*HostClient).connsCleaner"}
-	poolOfRedis  = &pool{name: "go-redis", in: []string{"github.com/redis/go-redis/v9/internal/pool.(*Conn).", "github.com/redis/go-redis/v9.(*Client).Watch"}, pkg: "github.com/redis/go-redis/v9"}
-	poolOfPgx    = &pool{
-		name: "pgxpool", in: []string{"github.com/jackc/pgx/v5/pgxpool.(*Conn).", "github.com/jackc/pgx/v5/pgxpool.(*Tx).", "github.com/jackc/pgx/v5/pgxpool.(*poolRow).", "github.com/jackc/pgx/v5/pgxpool.(*poolRows).", "github.com/jackc/pgx/v5.beginFuncExec"},
-		pkg: "github.com/jackc/pgx/v5/pgxpool", takes: []string{"Acquire", "Query", "Begin", "BeginTx"}, gives: []string{".Release", ".Close", ".Commit", ".Rollback"},
-		one: "github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck",
-	}
-)
-
-var pools = []*pool{poolOfSQL, poolOfTransport, poolOfFlight, poolOfAnts, poolOfFast, poolOfRedis, poolOfPgx}
-
-// rootPool is the root of the keys of places where a goroutine has a connection: path is the pool's name.
-const rootPool = "pool"
-
-// has reports whether a goroutine in a function of the library has a connection.
-func (p *pool) has(function string) bool {
-	for _, in := range p.in {
-		if function == in || strings.HasSuffix(in, ".") && strings.HasPrefix(function, in) && !strings.HasSuffix(function, ").awaitDone") {
-			return true
-		}
-	}
-	return false
-}
-
 // A poolCall is a line of the program that calls a method of a library with a pool.
 type poolCall struct {
 	pool *pool
@@ -296,4 +237,107 @@ func (w *waitChains) notePools(s *analyze.Sample) {
 		w.poolsSeen[p] = map[uint64]bool{}
 	}
 	w.poolsSeen[p][s.Goroutine] = true
+}
+
+// holdersOf returns the goroutines that have a connection of the pool for which one waits, empty if they are unknown. They surely have
+// one of this pool if there is no other pool, or if it has the same name in the text. If that is a parameter, it has to be in the same
+// function, and the one that ran when the wait ended.
+func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, depth int) []link {
+	p := k.pool
+	if p == nil || x.goroutine < 0 {
+		return nil
+	}
+	if p.starts != "" {
+		return w.groupHolders(s, x, k, at, depth)
+	}
+	if p.dials != "" {
+		for _, i := range w.alive(s.w.goroutines[x.goroutine], at) {
+			if s.now[i] != 0 && w.createdBy[s.w.goroutines[i]] == p.dials {
+				return []link{{goroutine: i, role: roleChild, how: inferred, share: 1}}
+			}
+		}
+	}
+	number, ok := w.number[syntax.Key{Root: rootPool, Path: p.name}]
+	if !ok {
+		return nil
+	}
+	sure, maybe, nested := w.poolUsers(s, x, k, number)
+	if p == poolOfFlight {
+		if len(sure) > 1 {
+			return nil // which of them makes the equal call is not known
+		}
+		return w.share(sure, RoleHolds, depth)
+	}
+	of, _ := w.poolOn(x.stack, p)
+	if w.single(p) {
+		of = syntax.Key{} // whatever its name is
+	}
+	count := len(sure)
+	if w.hasOne(x.stack, p) != noLine {
+		count++
+	}
+	w.noteInUse(k, of, count)
+	w.inUse[k].mixed = w.inUse[k].mixed || nested
+	if len(sure) == 0 {
+		sure = w.whoRan(s, x.goroutine, w.site(x.stack), maybe, []int32{number}, false)
+	}
+	list := w.share(sure, RoleHolds, depth)
+	for i := range list {
+		_, list[i].in = w.poolOn(s.w.stretches.At(s.now[list[i].goroutine]-1).stack, p)
+	}
+	return list
+}
+
+// poolUsers returns the goroutines that have a connection of the pool for which x waits, and those that may have one of it. nested says that
+// others may have one, but wait for one of another pool. number is that of the pool's key.
+func (w *waitChains) poolUsers(s *sweep, x *stretch, k *KnownWait, number int32) (sure, maybe []int32, nested bool) {
+	p := k.pool
+	mine, in := w.poolOn(x.stack, p)
+	for _, n := range s.inside[number] {
+		g := s.w.sections[n].goroutine
+		if g == x.goroutine || s.now[g] == 0 || slices.Contains(sure, g) || slices.Contains(maybe, g) {
+			continue
+		}
+		other := s.w.stretches.At(s.now[g] - 1)
+		its, of := w.poolOn(other.stack, p)
+		if analyze.Waits(other.status) && (w.known(other.stack) == k || w.places.Place(other.stack) != "") {
+			if w.known(other.stack) != k {
+				continue
+			}
+			if w.hasOne(other.stack, p) == noLine { // it may have one, and waits for one of another pool
+				nested = true
+				continue
+			}
+		}
+		switch {
+		case w.single(p), mine != (syntax.Key{}) && its == mine:
+			sure = append(sure, g)
+		case mine == (syntax.Key{}) && its == mine && in != nil && of != nil && in.Func == of.Func && len(maybe) < maxMaybe:
+			maybe = append(maybe, g)
+		}
+	}
+	return sure, maybe, nested
+}
+
+// groupHolders returns the goroutines of a group with a limit, such as an errgroup: the children that it has started.
+func (w *waitChains) groupHolders(s *sweep, x *stretch, k *KnownWait, at uint64, depth int) []link {
+	var list []int32
+	for _, i := range w.alive(s.w.goroutines[x.goroutine], at) {
+		if s.now[i] != 0 && strings.HasPrefix(w.createdBy[s.w.goroutines[i]], k.pool.starts) {
+			list = append(list, i)
+		}
+	}
+	w.noteInUse(k, syntax.Key{}, len(list))
+	return w.share(list, RoleHolds, depth)
+}
+
+// noteInUse notes how many goroutines have places of a pool while somebody waits for one.
+func (w *waitChains) noteInUse(k *KnownWait, of syntax.Key, count int) {
+	u := w.inUse[k]
+	if u == nil {
+		u = &inUse{of: of, times: map[int]int{}}
+		w.inUse[k] = u
+	}
+	u.mixed = u.mixed || u.of != of
+	u.times[count]++
 }

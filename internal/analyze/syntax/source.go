@@ -2,7 +2,8 @@
 //
 // # Files
 //
-//   - selects.go: which selects wait to send, and which lines wait for a time; asks.go: which wait for an answer
+//   - asks.go: which lines wait for an answer
+//   - selects.go: which selects wait to send, and which lines wait for a time
 //   - regions.go: the lines in which a function holds a lock, or a place in a channel
 //   - channelkeys.go: which channels may be the same
 //   - expression.go: the text of what a line waits for

@@ -152,10 +152,11 @@
 // The drain, one ordinary goroutine:
 //
 //   - drain.go: records of the ring become samples
-//   - objectlist.go, farends.go: what goroutines wait for, and what a descriptor is
+//   - objectlist.go: what goroutines wait for
 //   - active.go, estate.go: which goroutine is given CPU time
 //   - lacks.go: time of goroutines that no sample stands for
-//   - goroutine.go: what the drain knows of a goroutine
+//   - goroutine.go: the state of the drain, and what it knows of a goroutine
+//   - farends.go: what a descriptor is
 //   - stops.go: how often goroutines stop running
 //   - account.go, cpu.go: CPU time of the process and of each thread
 //   - stacks.go, complete.go, foreign.go, begin.go, frames.go: from PCs to frames

@@ -11,8 +11,47 @@ import (
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/nocore"
+	"github.com/gotach/profiler/internal/objects"
+	"github.com/gotach/profiler/sampler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
+
+// drain takes records out of the ring and makes samples of them. It is ordinary Go.
+// When it is late, that costs only room in the ring.
+type drain struct {
+	s       *shared
+	l       *goruntime.Layout
+	out     source.Out
+	cfg     source.Config
+	bias    uint64 // of the image
+	roster  *roster
+	stacks  *stacks
+	objects *objects.List
+	image   *goruntime.Image
+	cycles  collections
+	ends    *descriptors
+	labels  *labelSets
+	gs      []goroutine           // by roster index
+	notSeen time.Duration         // time of goroutines that looks have found and no sample stands for
+	lacks   lacks                 // that of all goroutines
+	passed  time.Duration         // time of the last pass
+	left    map[uint64]goroutine  // by id: those whose g another goroutine has, and no look has noticed yet
+	system  map[uint64]systemKind // by startpc
+	created map[uint64]creation   // by gopc
+	start   uint64                // Config.Start on the handler's clock
+	now     time.Duration         // of the tick whose records follow
+	before  time.Duration         // of the tick before it
+	threads *threads
+	estates map[uint64]*estate // by gopc
+	nocores nocore.Balances
+	account *account // nil: the self-check
+	end     bool     // this is the last pass
+	torn    int64    // stacks that do not end where they must
+	work    int64    // stack records so far, recSame and recStack
+	reading uint64   // cycles spent on all records
+	unread  error    // of the latest refresh of the roster
+	sample  source.Sample
+}
 
 // goroutine is what the drain knows of the goroutine at a roster index.
 type goroutine struct {
@@ -110,6 +149,9 @@ func (d *drain) kind(startpc uint64) systemKind {
 	}
 	return k
 }
+
+// time converts a time of the handler's clock.
+func (d *drain) time(ns uint64) time.Duration { return time.Duration(ns - d.start) }
 
 // statusOf returns the status of a sample of g with stack s, without OnCPU.
 func statusOf(now uint32, g *goroutine, s *stack) (status tachyon.Status) {

@@ -82,3 +82,42 @@ func capacity(l *goruntime.Layout, g uintptr, channel uint64) int64 {
 	}
 	return -1
 }
+
+// withDescriptor returns the stack of a record's goroutine, which is in [IO wait], with the number of what it waits for. It returns s if
+// that is not known.
+func (d *drain) withDescriptor(r record, s *stack) *stack {
+	list := r.objects()
+	if len(list) != pollWords {
+		if len(list) == 1 {
+			d.learn(list[0], r[headG])
+		}
+		return s
+	}
+	ends, p, seq := d.ends, list[0], list[2]
+	c, ok := ends.known[p]
+	if !ok || c.seq != seq || d.objects.Now-c.saw > surelySame || !c.lost && c.end.kind == "" {
+		c = descriptor{seq: seq}
+		c.end, ok = ends.ask(uintptr(p)+d.l.PollFDSeq, seq, int(list[1]))
+		c.lost = !ok
+		if len(ends.known) >= maxDescriptors {
+			clear(ends.known)
+		}
+	}
+	c.saw = d.objects.Now
+	ends.known[p] = c
+	if x := d.objects.Named(c.end.kind, c.end.name); x != nil {
+		return d.stacks.numbered(s, x)
+	}
+	return s
+}
+
+// learn notes that a page has pollDescs if a word from a stack is the address of one there. gp is the goroutine that had it.
+func (d *drain) learn(p, gp uint64) {
+	if p%pollAlign != 0 {
+		return
+	}
+	var words [pollAlign / 8]uint64
+	if mem.Read(uintptr(p), words[:]) == nil && (words[d.l.PollRG/8] == gp || words[d.l.PollWG/8] == gp) {
+		d.s.addPoll(p)
+	}
+}
