@@ -80,17 +80,23 @@ func environ(c *config, get func(string) string) (warnings []string) {
 		}
 	}
 	set("PROFILE_OUT", func() string { return c.Output }, func(v string) (Option, error) { return Output(v), nil })
-	set("PROFILE_RATE", func() string { return strconv.Itoa(c.Rate) }, parsed(strconv.Atoi, "not a whole number of ticks a second", Rate))
+	set("PROFILE_RATE", func() string { return strconv.Itoa(c.Rate) }, parsed("not a whole number of ticks a second", func(v string) (Option, error) {
+		n, err := strconv.Atoi(v)
+		return Rate(n), err
+	}))
 	set(sourceVariable, func() string { return c.Source }, func(v string) (Option, error) { return Source(SourceKind(v)), nil })
-	percent := func(v string) (float64, error) { return strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64) }
-	set("PROFILE_BUDGET", func() string { return fmt.Sprintf("%v %%", c.Budget) }, parsed(percent, "not a number of percent", Budget))
+	set("PROFILE_BUDGET", func() string { return fmt.Sprintf("%v %%", c.Budget) }, parsed("not a number of percent", func(v string) (Option, error) {
+		p, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
+		return Budget(p), err
+	}))
 	set("PROFILE_COMPRESSION", func() string { return c.Compression }, func(v string) (Option, error) { return Compression(Codec(v)), nil })
-	set("PROFILE_SYNC", func() string { return describeSync(c.Sync) }, func(v string) (Option, error) {
+	set("PROFILE_SYNC", func() string { return describeSync(c.Sync) }, parsed("not a duration such as 1s", func(v string) (Option, error) {
 		if v == none {
 			return func(c *config) error { c.Sync = 0; return nil }, nil
 		}
-		return parsed(time.ParseDuration, "not a duration such as 1s", SyncEvery)(v)
-	})
+		d, err := time.ParseDuration(v)
+		return SyncEvery(d), err
+	}))
 	set("PROFILE_ROTATE", func() string { return formatRotation(c.RotateEvery, c.RotateBytes) }, func(v string) (Option, error) {
 		every, bytes, err := rotate.ParseSplit(v)
 		return func(c *config) error { c.RotateEvery, c.RotateBytes = every, bytes; return nil }, err
@@ -99,13 +105,18 @@ func environ(c *config, get func(string) string) (warnings []string) {
 		files, bytes, err := rotate.ParseKept(v)
 		return func(c *config) error { c.KeepFiles, c.KeepBytes = files, bytes; return nil }, err
 	})
-	set("PROFILE_PAUSE", func() string { return c.MaxPause.String() }, parsed(time.ParseDuration, "not a duration such as 50ms", MaxPause))
+	set("PROFILE_PAUSE", func() string { return c.MaxPause.String() }, parsed("not a duration such as 50ms", func(v string) (Option, error) {
+		d, err := time.ParseDuration(v)
+		return MaxPause(d), err
+	}))
 	for _, x := range []struct {
 		name string
 		flag *bool
 	}{{"PROFILE_SYSTEM", &c.System}, {"PROFILE_LEAKS", &c.Leaks}} {
-		turn := func(on bool) Option { return func(*config) error { *x.flag = on; return nil } }
-		set(x.name, func() string { return strconv.FormatBool(*x.flag) }, parsed(strconv.ParseBool, "neither 1 nor 0", turn))
+		set(x.name, func() string { return strconv.FormatBool(*x.flag) }, parsed("neither 1 nor 0", func(v string) (Option, error) {
+			on, err := strconv.ParseBool(v)
+			return func(*config) error { *x.flag = on; return nil }, err
+		}))
 	}
 
 	openTelemetry(c, get)
@@ -134,14 +145,14 @@ func environ(c *config, get func(string) string) (warnings []string) {
 	return warnings
 }
 
-// parsed returns a function that parses a value and makes an Option of it. wrong is the error for a value that parse refuses.
-func parsed[T any](parse func(string) (T, error), wrong string, option func(T) Option) func(string) (Option, error) {
+// parsed returns parse with another error, which says what a value is not.
+func parsed(wrong string, parse func(v string) (Option, error)) func(string) (Option, error) {
 	return func(v string) (Option, error) {
-		x, err := parse(v)
+		o, err := parse(v)
 		if err != nil {
-			return nil, errors.New(wrong)
+			err = errors.New(wrong)
 		}
-		return option(x), nil
+		return o, err
 	}
 }
 

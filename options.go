@@ -24,12 +24,15 @@ type config = session.Config
 
 // option returns an Option that sets something, or if the value is not valid returns an error.
 func option(valid bool, set func(*config), format string, args ...any) Option {
+	var err error
+	if !valid {
+		err = fmt.Errorf(format, args...)
+	}
 	return func(c *config) error {
-		if !valid {
-			return fmt.Errorf(format, args...)
+		if err == nil {
+			set(c)
 		}
-		set(c)
-		return nil
+		return err
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/gotach/profiler/internal/session"
 )
 
-// Stacks leave these functions out: the time in them is that of their caller.
-var _ = own.Hide(Start, Open, (*Session).Stop, (*Session).Err, (*Session).Stats, (*Session).Path, (*Session).Files, (*Session).Keep)
+// Stacks leave these functions out: the time in them is that of their caller. Not Keep: naming it here would link it into every program.
+var _ = own.Hide(Start, Open, (*Session).Stop, (*Session).Err, (*Session).Stats, (*Session).Path, (*Session).Files)
 
 // ErrActive is the error of a session that begins while another one is running.
 var ErrActive = session.ErrActive
