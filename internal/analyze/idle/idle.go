@@ -126,30 +126,6 @@ type idleState struct {
 // a literal it has the function that this called in their first sample.
 type groupKey struct{ creator, entry, runs uint32 }
 
-// idleStack is what is known about a stack.
-type idleStack struct {
-	kind   idleKind
-	deep   bool
-	choice bool       // it waits in a select
-	shared bool       // the object that is waited for is one for which several goroutines waited
-	site   uint32     // the stack without the object
-	entry  uint32     // number of the function that the goroutine began with
-	runs   uint32     // that of the function that this calls, if it is a literal; 0: none
-	in     uint32     // that of the function that waits, and of its callers
-	place  *idlePlace // that is known; nil: none
-}
-
-type idleKind uint8
-
-const (
-	idleUnknown idleKind = iota // not looked at yet
-	idleNever
-	idlePlain  // a known place, unless the goroutine has labels
-	idleAlways // a known place, with labels too
-	idleHome   // may be a home
-	idleRest   // is no home, but a goroutine may spend a whole session there
-)
-
 // New returns an Idle for the samples of a source, which must have stream.Options.Labels and Creators. read reads a source file of the
 // profiled program, by its name in the profile; it may be nil.
 func New(src *stream.Source, read func(name string) *source.File) *Idle {

@@ -10,6 +10,30 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
+// idleStack is what is known about a stack.
+type idleStack struct {
+	kind   idleKind
+	deep   bool
+	choice bool       // it waits in a select
+	shared bool       // the object that is waited for is one for which several goroutines waited
+	site   uint32     // the stack without the object
+	entry  uint32     // number of the function that the goroutine began with
+	runs   uint32     // that of the function that this calls, if it is a literal; 0: none
+	in     uint32     // that of the function that waits, and of its callers
+	place  *idlePlace // that is known; nil: none
+}
+
+type idleKind uint8
+
+const (
+	idleUnknown idleKind = iota // not looked at yet
+	idleNever
+	idlePlain  // a known place, unless the goroutine has labels
+	idleAlways // a known place, with labels too
+	idleHome   // may be a home
+	idleRest   // is no home, but a goroutine may spend a whole session there
+)
+
 // Place returns what goroutines with a stack wait for, if it waits at a known place, such as "the next request". Otherwise it is "".
 func (f *Idle) Place(stack uint32) string {
 	if p := f.stack(stack).place; p != nil {
