@@ -155,7 +155,7 @@ func (r *Reader) Tally(p journal.Point) (t Tally, err error) {
 // sample only about once a second, and at its end. [tachyon.Records] says how a reader knows that a goroutine has not ended.
 func (r *Reader) waits(t *Tally, threads []numbered, latest []tachyon.Status) {
 	m, err := r.Overview()
-	if err != nil || m.Session == nil {
+	if err != nil || m.Session == nil || m.Session.Unwritten > 0 { // where samples were dropped, ends of goroutines were too
 		return
 	}
 	start := r.header.Start
