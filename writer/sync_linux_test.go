@@ -13,17 +13,19 @@ import (
 	"github.com/gotach/profiler/internal/recovery"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/unfinished"
+	"github.com/gotach/profiler/tachyon"
 )
 
 // After a crash of the machine, the synced samples can be read, even if all other data are
 // lost: the journal's buffer and slots, and the file after the last synced point.
 func TestMachineCrash(t *testing.T) {
 	testenv.Again(t)
-	boot := testenv.Must(os.ReadFile("/proc/sys/kernel/random/boot_id"))
-	boot = bytes.TrimSpace(boot)
+	boot := bytes.TrimSpace(testenv.Must(os.ReadFile("/proc/sys/kernel/random/boot_id")))
 	for _, uncompressed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "x.tach")
 		w := testenv.Closes(t, testenv.Must(Create(path, Options{Sync: 100 * time.Millisecond, Uncompressed: uncompressed})))
+		told := tachyon.Records{Goroutines: []tachyon.Goroutine{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4}}, Progress: &tachyon.Progress{Duration: time.Hour}}
+		testenv.OK(t, errors.Join(w.Provisional(tachyon.KindSession, tachyon.Session{}), w.WriteRecords(&told))) // nobody knows how long they waited
 		last := 0
 		for n := 3500; n <= 9000; n += 2500 {
 			// Write at the speed of the disk; a profiled program is much slower.

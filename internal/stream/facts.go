@@ -10,7 +10,7 @@ import (
 )
 
 // facts are what a file says about its goroutines, apart from samples. Each decoding of a file reads them first, and looks
-// each goroutine up when its first sample comes. They take some 25 bytes for each, or 100 if few ids are successive.
+// each goroutine up when its first sample comes. They take some 25 bytes for each, or 120 if few ids are successive.
 type facts struct {
 	list  []fact
 	index reader.Numbers[uint64] // indices into list + 1
