@@ -34,7 +34,7 @@ const (
 
 func newRecord(e *env) *cobra.Command {
 	var out, rotation, keep string
-	var children bool
+	var children, pause bool
 	var d time.Duration
 	o := attach.Options{}
 	cmd := &cobra.Command{
@@ -53,7 +53,8 @@ A sample has the goroutine's id, state, labels, creator and stack with inlined c
 lock, channel, group, connection or file it waits for (locks and groups from Go 1.26, connections and
 files from Go 1.21). The kernel's perf events show what runs. Where they are not allowed, a running
 goroutine has only its outermost function, under [stack not read], and which goroutines had a core is
-guessed so that the sum is the CPU time of the process; gotach info says so.
+guessed so that the sum is the CPU time of the process; gotach info says so. --pause needs no perf events: at each tick it
+stops the threads that run by ptrace, each for some 50 µs, and reads what they call.
 
 Recording ends after the time of -d, at Ctrl-C or with the program; each finishes the file. Meanwhile
 other commands can read it, and gotach view and gotach top follow it. If ticks would cost more than
@@ -86,6 +87,9 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 			if children && cmd.ArgsLenAtDash() != 0 {
 				return usagef("record: --children is for a command, after --")
 			}
+			if pause && cmd.ArgsLenAtDash() == 0 {
+				return usagef("record: --pause is for a process that runs already")
+			}
 			endless := cmd.ArgsLenAtDash() == 0 || rotation != "none"
 			if endless && !cmd.Flags().Changed("duration") {
 				d = maxRecord
@@ -103,6 +107,7 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 			if err != nil {
 				return err
 			}
+			p.Pauses = pause
 			ctx, cancel := context.WithTimeout(e.ctx, d)
 			defer cancel()
 			e.bar = e.progress("record")
@@ -118,6 +123,7 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 	f.DurationVarP(&d, "duration", "d", 30*time.Second, "record for this `TIME`")
 	f.DurationVar(&o.Interval, "interval", usualInterval, "the `TIME` between two ticks")
 	f.Float64Var(&o.Budget, "budget", usualBudget, "let recording cost at most `PERCENT` of all cores of the machine")
+	f.BoolVar(&pause, "pause", false, "instead of perf events, stop each thread that runs at a tick for an instant, to read what it calls")
 	f.BoolVar(&children, "children", false, "also record the Go programs that COMMAND starts")
 	f.StringVar(&rotation, "rotate", "none", "begin a new file after `LIMITS`: a time, a size or both, such as 60s,100MB")
 	f.StringVar(&keep, "keep", "100,1GB", "with --rotate: keep `FILES`, a number of finished files, their size or both")

@@ -14,14 +14,15 @@ func newStacks(e *env) *cobra.Command {
 	var o formats.Options
 	var choice selectFlags
 	var at string
-	var asJSON, grouped bool
+	var asJSON, grouped, pause bool
 	cmd := &cobra.Command{
 		Use:   "stacks FILE...|PID|CORE [EXECUTABLE]",
 		Short: "Print every goroutine's stack, now or at an instant of a profile",
 		Long: `Print the stack of every goroutine, in the format of runtime.Stack, so that tools for it read them.
 
 For a PID: what goroutines do now. The process can be any Go program, even without gotach and without
-symbols. It is not stopped and does not notice. A goroutine that runs at this moment has no calls.
+symbols. It is not stopped and does not notice. A goroutine that runs at this moment has no calls, unless
+--pause is set: then its thread is stopped by ptrace for some 50 µs.
 docs/attach.md lists the rights that this takes.
 
 For a CORE file: what goroutines did when the program ended. The executable is the one that the core
@@ -47,7 +48,7 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 				if err := onlyFiles(cmd, args[0]+" is a process"); err != nil {
 					return err
 				}
-				return e.stacksNow(pid, grouped, asJSON)
+				return e.stacksNow(pid, grouped, asJSON, pause)
 			}
 			if isCore(args[0]) {
 				if err := onlyFiles(cmd, args[0]+" is a core"); err != nil {
@@ -92,6 +93,7 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 	f.StringVar(&at, "at", "", "the instant, a `TIME` such as +12.5s, -5s or 14:03:07.250")
 	f.BoolVar(&grouped, "grouped", false, "merge goroutines with equal stacks, as /debug/pprof/goroutine?debug=1 does")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	f.BoolVar(&pause, "pause", false, "for a PID: stop each thread that runs for an instant, to read what it calls")
 	choice.addGoroutines(cmd)
 	fromFlags(cmd, &o)
 	return cmd

@@ -11,11 +11,12 @@ import (
 )
 
 // stacksNow prints what the goroutines of a process do now.
-func (e *env) stacksNow(pid int, grouped, asJSON bool) error {
+func (e *env) stacksNow(pid int, grouped, asJSON, pause bool) error {
 	p, err := e.open(e.ctx, pid)
 	if err != nil {
 		return err
 	}
+	p.Pauses = pause
 	return e.stacksOf(p, fmt.Sprintf("process %d", pid), time.Now(), grouped, asJSON)
 }
 

@@ -18,9 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// regs are the registers of a thread of a core.
-type regs struct{ sp, pc, lr uint64 }
-
 // A core is the memory that a process had when it ended. The kernel leaves out what is the same in the executable.
 type core struct {
 	parts []*elf.Prog // with their addresses, the core's first
@@ -211,50 +208,4 @@ func fileAt(list []byte, addr uint64) string {
 		names = rest
 	}
 	return ""
-}
-
-// signalled returns the registers that a thread had when a signal interrupted it on a goroutine's stack, given where it is on the signal's
-// stack. The kernel has put them there, after place and size of the signal's stack (sigaltstack(2)). Another signal may have interrupted the handler.
-func (p *Process) signalled(sp uint64, h *head) (r regs) {
-	const most = 1 << 20 // bytes of such a stack; Go has 32 KB
-	for at := sp &^ 7; at < sp+most; at += 8 {
-		b, err := p.bytes(at, max(signalSP, signalPC, signalLR)+8)
-		if err != nil {
-			break
-		}
-		word := func(off int) uint64 { return le.Uint64(b[off:]) }
-		if stack, size := word(0), word(16); stack > at || at-stack >= size || size > most {
-			continue
-		}
-		r = regs{sp: word(signalSP), pc: word(signalPC), lr: word(signalLR)}
-		if r.sp >= h.lo && r.sp < h.hi && p.program.funcs.at(r.pc+1).ok {
-			return r
-		}
-	}
-	return regs{}
-}
-
-// stopped returns the calls of a goroutine that ran when a core was made, nil if they are not known. Its thread was in its code, or in the
-// handler of a signal, or on the system stack: then the runtime has saved where it left the goroutine's.
-func (p *Process) stopped(g uint64, h head) []uint64 {
-	m, _ := p.word(g + uint64(p.program.layout.GM)) // what cannot be read is no thread's
-	tid, _ := p.word(m + uint64(p.program.layout.MProcID))
-	r := p.threads[tid]
-	if r.sp < h.lo || r.sp >= h.hi {
-		r = p.signalled(r.sp, &h)
-	}
-	if r.sp >= h.lo && r.sp < h.hi {
-		h.sp, h.pc, h.lr = r.sp, r.pc+1, r.lr // as if it were a return address
-	}
-	if h.sp < h.lo || h.sp >= h.hi || h.hi-h.sp > 1<<24 {
-		return nil
-	}
-	b := make([]byte, h.hi-h.sp)
-	if p.read(h.sp, b) != nil {
-		return nil
-	}
-	if pcs, end := p.program.funcs.unwind(nil, &h, b); end == whole {
-		return pcs
-	}
-	return nil
 }

@@ -1,5 +1,5 @@
 // Package attach reads the goroutines of another process that runs a Go program, without stopping it. It only reads
-// (process_vm_readv, and perf events of its threads): no ptrace, no signal, no write. The program needs no symbols and nothing of gotach.
+// (process_vm_readv, and perf events of its threads): no signal, no write, and no ptrace unless --pause is set. The program needs no symbols and nothing of gotach.
 //
 // What it knows of Go's runtime is in package goruntime, and for older versions in older_gen.go.
 //
@@ -16,6 +16,7 @@
 //   - samples.go makes the stacks of samples
 //   - session.go describes the program and the cost
 //   - goroutines.go reads goroutines and their labels, and notices those that moved meanwhile
+//   - stopped.go reads the calls of goroutines that run: in a core, or while their threads are stopped
 //   - objects.go reads what goroutines wait for
 //   - farends.go finds the descriptors that goroutines wait for, and names those that are sockets
 //   - unwind.go finds the calls of a stack

@@ -61,12 +61,12 @@ func motionOf(b []byte, l *goruntime.Layout) motion {
 	return m
 }
 
-// motion reads that of a runtime.g. It is that of none if it cannot be read.
-func (p *Process) motion(g uint64) (m motion) {
+// headOf reads that of a runtime.g. It is empty if it cannot be read.
+func (p *Process) headOf(g uint64) (h head) {
 	if b, err := p.bytes(g, uint64(headSize(p.program.layout))); err == nil {
-		m = motionOf(b, p.program.layout)
+		h = parse(b, p.program.layout)
 	}
-	return m
+	return h
 }
 
 // plain returns the status without GScan.
@@ -215,7 +215,7 @@ func (p *Process) walks(list []walk, most int) error {
 			case w.head.id != before.id || !goruntime.Alive(w.head.status):
 			case w.head.running():
 				w.ok = true
-				if p.threads != nil {
+				if p.threads != nil || p.Pauses {
 					w.pcs = p.stopped(p.gs[w.index], w.head)
 					calls += len(w.pcs)
 				}

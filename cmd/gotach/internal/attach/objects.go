@@ -88,7 +88,7 @@ func (r *recorder) newObjects() *objects.List {
 // capacity returns the capacity of a channel for which a goroutine waits, -1 if it no longer waits.
 func (r *recorder) capacity(w objects.Waiter, channel uint64) int64 {
 	n, err := r.word(channel + uint64(r.program.layout.HchanSize))
-	if err != nil || n >= 1<<48 || r.motion(uint64(w.G)) != r.byG[uint64(w.G)].motion {
+	if err != nil || n >= 1<<48 || r.headOf(uint64(w.G)).motion != r.byG[uint64(w.G)].motion {
 		return -1
 	}
 	return int64(n)
@@ -154,7 +154,7 @@ func (r *recorder) name(list []tachyon.Object) {
 // collections counts the collections of the program. Each wakes the sweeper before memory is free. While that is awake or not known, there may be
 // one at any time.
 func (r *recorder) collections() int64 {
-	if m := r.motion(r.sweeper); m != r.swept || m.status != goruntime.GWaiting {
+	if m := r.headOf(r.sweeper).motion; m != r.swept || m.status != goruntime.GWaiting {
 		r.swept = m
 		r.collected++
 	}

@@ -14,6 +14,7 @@ import (
 type Process struct {
 	PID          int
 	Name, Second string
+	Pauses       bool
 }
 
 // Open returns an error.

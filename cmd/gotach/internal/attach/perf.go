@@ -101,13 +101,12 @@ func (p *perf) list(first bool, now time.Duration) error {
 		return nil
 	}
 	p.links, p.listed = uint64(st.Nlink), now
-	names, err := os.ReadDir(dir)
+	ids, err := tasks(p.pid)
 	if err != nil {
 		return err
 	}
-	there := make(map[int]bool, len(names))
-	for _, n := range names {
-		tid, _ := strconv.Atoi(n.Name())
+	there := make(map[int]bool, len(ids))
+	for _, tid := range ids {
 		there[tid] = true
 		if p.threads[tid] != nil {
 			continue

@@ -25,10 +25,12 @@ type Process struct {
 	Name   string // of its executable
 	Second string // the path of a second library of Go in it, which is not read; "": there is none
 	memory
+	Pauses  bool // threads that run are stopped for an instant, to read what they call
 	program *program
 	gs      []uint64        // addresses of all goroutines that the runtime ever made, ascending; it never frees one
 	ends    *farEnds        // nil: they are not looked for
 	threads map[uint64]regs // of a core, by thread id; nil: it is a process
+	tids    map[uint64]int  // of its threads, by what they are in its namespace; those that are known
 	most    int             // for tests: instead of mostCalls
 }
 
@@ -190,6 +192,16 @@ func threadsOf(pid int) int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	n, _ := strconv.Atoi(statusField(status, "Threads"))
 	return n
+}
+
+// tasks returns the ids of the threads of a process.
+func tasks(pid int) (ids []int, err error) {
+	names, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, n := range names {
+		id, _ := strconv.Atoi(n.Name())
+		ids = append(ids, id)
+	}
+	return ids, err
 }
 
 // setting returns a number that the kernel is set to, 0 if it has none.

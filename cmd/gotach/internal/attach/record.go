@@ -84,13 +84,17 @@ func (p *Process) Record(ctx context.Context, path string, o Options) (*Recordin
 	r.cpus = sampler.CPUs(p.PID)
 	r.processCPU = r.cpuOf()
 	r.cpu = r.processCPU
-	var err error
-	if o.noPerf {
+	switch {
+	case p.Pauses:
+	case o.noPerf:
 		r.NoPerf = deniedPerf(unix.EACCES)
-	} else if r.perf, err = openPerf(p.PID, o.Interval); err == nil {
-		defer r.perf.close()
-	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-		r.NoPerf = deniedPerf(err)
+	default:
+		var err error
+		if r.perf, err = openPerf(p.PID, o.Interval); err == nil {
+			defer r.perf.close()
+		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+			r.NoPerf = deniedPerf(err)
+		}
 	}
 	if err := r.create(path); err != nil {
 		return nil, err

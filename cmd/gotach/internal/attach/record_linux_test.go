@@ -25,18 +25,19 @@ import (
 )
 
 // record records a target until after has been called with so many ticks, and reads the file.
-func record(t *testing.T, x *target, ticks int64, after func(stop func()), noPerf ...bool) (*Recording, *reader.Reader) {
+func record(t *testing.T, x *target, ticks int64, after func(stop func()), how ...string) (*Recording, *reader.Reader) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	r := recordTo(t, x, path, ticks, after, noPerf...)
+	r := recordTo(t, x, path, ticks, after, how...)
 	f := testenv.Closes(t, testenv.Must(reader.Open(path)))
 	return r, f
 }
 
-func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop func()), noPerf ...bool) *Recording {
+func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop func()), how ...string) *Recording {
 	p := testenv.Must(Open(t.Context(), x.pid))
+	p.Pauses = slices.Contains(how, "pauses")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := testenv.Must(p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, noPerf: len(noPerf) > 0, Progress: func(n int64, _ time.Duration, _ string) {
+	r := testenv.Must(p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, noPerf: slices.Contains(how, "no perf"), Progress: func(n int64, _ time.Duration, _ string) {
 		if n == ticks {
 			after(cancel)
 		}
@@ -48,9 +49,8 @@ func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop
 // A goroutine that waits has samples with what the program says of it, for all the time. What runs has calls of its own, and their CPU time is all of the process's.
 func TestRecord(t *testing.T) {
 	program := build(t, "", "-ldflags=-s -w")
-	t.Run("perf", func(t *testing.T) { testRecord(t, program) })
-	if testenv.Brief(1, 2) == 2 {
-		t.Run("no perf", func(t *testing.T) { testRecord(t, program, true) })
+	for _, how := range []string{"perf", "no perf", "pauses"}[:testenv.Brief(1, 3)] {
+		t.Run(how, func(t *testing.T) { testRecord(t, program, how) })
 	}
 }
 
@@ -110,10 +110,10 @@ func TestProcs(t *testing.T) {
 	}
 }
 
-func testRecord(t *testing.T, program string, noPerf ...bool) {
+func testRecord(t *testing.T, program, how string) {
 	x := start(t, program, "move", "burn")
 	before := x.stack(t)
-	r, f := record(t, x, 200, func(stop func()) { stop() }, noPerf...)
+	r, f := record(t, x, 200, func(stop func()) { stop() }, how)
 	after := x.stack(t)
 	testenv.OK(t, r.Ended)
 	m := testenv.Must(f.Metadata())
@@ -169,10 +169,10 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 	}
 	testenv.FailIf(t, still < 31, "%d goroutines wait", still)
 	testenv.Same(t, m.Session.SourceReason+": it says that there are no perf events", m.Session.SourceReason == sourceNote, r.NoPerf != nil)
-	testenv.FailIf(t, len(noPerf) > 0 && r.NoPerf == nil, "there are perf events")
-	if r.NoPerf != nil { // the kernel allows no perf events: who used a core is guessed
-		testenv.FailIf(t, on == 0 || on > m.Session.ProcessCPU+r.Duration, "CPU time %v of %v", on, m.Session.ProcessCPU)
-	} else if off := on - m.Session.ProcessCPU; off.Abs() > time.Duration(n)*time.Microsecond+m.Session.ProcessCPU/50 || calls["main.burn"] == 0 {
+	testenv.FailIf(t, how == "no perf" && r.NoPerf == nil, "there are perf events")
+	if r.NoPerf != nil || how == "pauses" { // who used a core is guessed
+		testenv.FailIf(t, on == 0 || on > m.Session.ProcessCPU+r.Duration || r.NoPerf == nil && calls["crypto/sha256.Sum256"] == 0, "CPU time %v of %v: %v", on, m.Session.ProcessCPU, calls)
+	} else if off := on - m.Session.ProcessCPU; off.Abs() > time.Duration(n)*time.Microsecond+m.Session.ProcessCPU/50 || calls["crypto/sha256.Sum256"] == 0 {
 		t.Errorf("CPU time %v of %v: %v", on, m.Session.ProcessCPU, calls)
 	}
 	testenv.Same(t, "goroutines with the labels", labelled, 1)
@@ -181,12 +181,14 @@ func testRecord(t *testing.T, program string, noPerf ...bool) {
 // Goroutines that move and grow their stacks all the time have no stack that does not exist.
 func TestInvariant(t *testing.T) {
 	testenv.Long(t)
-	testInvariant(t, build(t, "", "-ldflags=-s -w"))
+	program := build(t, "", "-ldflags=-s -w")
+	testInvariant(t, program)
+	testInvariant(t, program, "pauses")
 }
 
-func testInvariant(t *testing.T, program string) {
+func testInvariant(t *testing.T, program string, how ...string) {
 	x := start(t, program, "chains")
-	r, f := record(t, x, int64(testenv.Times(150, 60_000)), func(stop func()) { stop() })
+	r, f := record(t, x, int64(testenv.Times(150, 60_000)), func(stop func()) { stop() }, how...)
 	callers := map[string]string{"a": "c", "b": "a", "c": "b", "x": "z", "y": "x", "z": "y"}
 	src := samples(f)
 	n, deep := 0, 0
@@ -235,12 +237,10 @@ func TestRotates(t *testing.T) {
 		testenv.FailIf(t, d.Part != r.number-i || d.TicksReached != int64(d.Duration/tick) || d.Error != "", "file %d: %+v", d.Part, d)
 		at = d.Start
 		labels := []tachyon.LabelSpan{{Labels: map[string]string{"a": "b"}}}
-		g := m.Goroutines
-		testenv.FailIf(t, len(g) != 1 || g[0].ID != 7 || g[0].Last != micros(d.Duration) || !reflect.DeepEqual(g[0].Labels, labels), "file %d has goroutines %+v", d.Part, g)
+		testenv.FailIf(t, len(m.Goroutines) != 1 || m.Goroutines[0].ID != 7 || m.Goroutines[0].Last != micros(d.Duration) || !reflect.DeepEqual(m.Goroutines[0].Labels, labels), "file %d has goroutines %+v", d.Part, m.Goroutines)
 	}
 	sums, _ := wallOf(t, r.Files...)
-	begin := at.Sub(time.UnixMicro(1e15))
-	inner, other := sums["main.inner"], sums["main.other"]
+	begin, inner, other := at.Sub(time.UnixMicro(1e15)), sums["main.inner"], sums["main.other"]
 	testenv.FailIf(t, inner+other != ends-begin || other < ends-moves || other > ends-moves+moves/restPart+tick, "%v, then %v, from %v on", inner, other, begin)
 }
 

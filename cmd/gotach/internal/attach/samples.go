@@ -59,8 +59,8 @@ func (r *recorder) stackOf(w *walk) (s *stack, status tachyon.Status) {
 		}
 	case goruntime.GSyscall:
 		status = tachyon.Unknown
-	case goruntime.GRunning, goruntime.GCopying: // in a core
-		status = tachyon.HasGIL | tachyon.OnCPU
+	case goruntime.GRunning, goruntime.GCopying:
+		status = tachyon.HasGIL | r.onCPU(r.list[w.index])
 	}
 	r.key = append(r.key[:0], state...)
 	for _, pc := range w.pcs {

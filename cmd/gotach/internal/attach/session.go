@@ -17,6 +17,7 @@ import (
 const (
 	sourceName = "attached"
 	perfNote   = "from outside; what runs by perf events"
+	pauseNote  = "from outside; what runs by pauses of threads; which goroutines had a core is guessed from the CPU time of the process"
 	sourceNote = "from outside, without perf events: what running goroutines call is not known, and which of them had a core is guessed from the CPU time of the process"
 )
 
@@ -29,6 +30,9 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 		BuildID: r.program.build, Executable: r.program.path, PID: r.PID,
 		Start: r.start.Round(0).UTC(), Duration: r.now - part, Source: sourceName, SourceReason: sourceNote,
 		Rate: max(int(time.Second/r.o.Interval), 1), Budget: r.o.Budget, Markers: true,
+	}
+	if r.Pauses {
+		s.SourceReason = pauseNote
 	}
 	if r.perf != nil {
 		s.SourceReason = perfNote
