@@ -16,9 +16,9 @@ const generatedName = "zz_gotach_test.go"
 
 // A package without a TestMain gets this one, which finishes the profile.
 const generatedMain = `
-func TestMain(m *testing.M) {
+func TestMain(m *gotachTesting.M) {
 	m.Run()
-	start.Stop()
+	gotachStart.Stop()
 }
 `
 
@@ -56,7 +56,8 @@ func (o *overlay) merge(path, dir string) error {
 	return nil
 }
 
-// addTo adds the generated file to a package. The profile begins in its init function.
+// addTo adds the generated file to a package. The profile begins in its init function. The package may have declared
+// the names of packages that are imported here, so these get others.
 func (o *overlay) addTo(p *listedPackage) error {
 	name := p.Name
 	if len(p.TestGoFiles) == 0 {
@@ -64,9 +65,9 @@ func (o *overlay) addTo(p *listedPackage) error {
 	}
 	imports, main := "", ""
 	if !o.hasMain(p) {
-		imports, main = "\t\"testing\"\n\n", generatedMain
+		imports, main = "\tgotachTesting \"testing\"\n\n", generatedMain
 	}
-	text := fmt.Sprintf("package %s\n\nimport (\n%s\t%q\n)\n\nfunc init() { start.Start(%q) }\n%s", name, imports, startPath, p.ImportPath, main)
+	text := fmt.Sprintf("package %s\n\nimport (\n%s\tgotachStart %q\n)\n\nfunc init() { gotachStart.Start(%q) }\n%s", name, imports, startPath, p.ImportPath, main)
 	return o.add(filepath.Join(p.Dir, generatedName), []byte(text))
 }
 
