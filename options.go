@@ -37,8 +37,8 @@ func option(valid bool, set func(*config), format string, args ...any) Option {
 }
 
 // Output sets the path of the profile. In the path %p stands for the process id, %h for
-// the host, %e for the program, %t for the start time and %% for a percent sign. The
-// default is %e-%p.tach.
+// the host, %e for the program, %t for the start time and %% for a percent sign. A relative
+// path counts from the working directory at Start. The default is %e-%p.tach.
 func Output(path string) Option {
 	return option(path != "", func(c *config) { c.Output = path }, "Output: the path is empty")
 }

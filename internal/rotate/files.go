@@ -11,17 +11,17 @@ import (
 	"github.com/gotach/profiler/internal/journal"
 )
 
-// Belongs reports whether a path is that of an output's file or journal, of any number. It follows symbolic links.
+// Belongs reports whether a path is that of an output's file or journal, of any number. Both are absolute. It follows symbolic links.
 func Belongs(output, path string) bool {
 	output, path = real(output), real(path)
 	base := strings.TrimSuffix(filepath.Base(path), journal.Suffix)
 	return filepath.Dir(output) == filepath.Dir(path) && (base == filepath.Base(output) || journal.Number(filepath.Base(output), base) > 0)
 }
 
-// Same reports whether two paths are those of one file, which may not exist yet. It follows symbolic links.
+// Same reports whether two absolute paths are those of one file, which may not exist yet. It follows symbolic links.
 func Same(a, b string) bool { return real(a) == real(b) }
 
-// real returns the absolute path of a file that may not exist yet, without symbolic links.
+// real returns an absolute path without symbolic links. The file may not exist yet.
 func real(path string) string {
 	if target, err := os.Readlink(path); err == nil {
 		if !filepath.IsAbs(target) {
@@ -29,10 +29,8 @@ func real(path string) string {
 		}
 		path = target // of a link to nothing
 	}
-	for _, follow := range []func(string) (string, error){filepath.Abs, filepath.EvalSymlinks} {
-		if p, err := follow(path); err == nil {
-			path = p
-		}
+	if p, err := filepath.EvalSymlinks(path); err == nil {
+		path = p
 	}
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))

@@ -17,14 +17,16 @@ import (
 
 func TestMain(m *testing.M) { testenv.MainWithoutLeaks(m) }
 
-// opened begins a session that writes x.tach in dir.
+// opened begins a session that writes x.tach in dir. The working directory is dir until it has begun.
 func opened(t *testing.T, dir string, change func(*Config)) (*Session, *testenv.Log) {
 	t.Helper()
 	log := &testenv.Log{}
 	c := Defaults()
-	c.Output, c.Source, c.Budget, c.Log = filepath.Join(dir, "x.tach"), sampler.Portable, 100, log.Logger()
+	c.Output, c.Source, c.Budget, c.Log = "x.tach", sampler.Portable, 100, log.Logger()
 	change(&c)
+	t.Chdir(dir)
 	s := testenv.Must(Open(c))
+	t.Chdir(t.TempDir())
 	t.Cleanup(func() { _ = s.Stop() })
 	return s, log
 }
@@ -136,10 +138,7 @@ func TestExpand(t *testing.T) {
 
 // TestSessionKeep: when Keep returns, the reason is in the file, as a reader sees it if the program is killed then; later it is in the finished one.
 func TestSessionKeep(t *testing.T) {
-	c := Defaults()
-	c.Output, c.RotateEvery = filepath.Join(t.TempDir(), "x.tach"), time.Hour
-	s := testenv.Must(Open(c))
-	defer s.Stop()
+	s, _ := opened(t, t.TempDir(), func(c *Config) { c.RotateEvery, c.Source = time.Hour, sampler.Auto })
 	says := func() string {
 		r := testenv.Closes(t, testenv.Must(reader.Open(s.Path())))
 		return testenv.Must(r.Metadata()).Session.Kept

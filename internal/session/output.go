@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,6 +34,14 @@ func expand(path string, start time.Time) string {
 	return before + with + expand(rest[1:], start)
 }
 
+// whole returns the absolute path: the program may change its working directory during the session.
+func whole(path string) string {
+	if abs, err := filepath.Abs(path); err == nil && path != "" && !filepath.IsAbs(path) {
+		return abs
+	}
+	return path
+}
+
 // fileName returns s as one path element: it replaces separators and NUL bytes by "_".
 func fileName(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -44,11 +53,8 @@ func fileName(s string) string {
 }
 
 func hostname() string {
-	h, err := os.Hostname()
-	if err != nil || h == "" {
-		return "localhost"
-	}
-	return h
+	h, _ := os.Hostname()
+	return cmp.Or(h, "localhost")
 }
 
 // programName returns the base name of the executable, without the suffix .exe.

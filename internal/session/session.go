@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,7 @@ func Open(c Config) (*Session, error) {
 	}
 	s := &Session{config: c}
 	s.about = about{config: &s.config, start: time.Now(), err: s.Err}
-	if s.path = c.OneFile; s.path == "" {
-		s.path = expand(c.Output, s.about.start)
-	}
+	s.path = whole(cmp.Or(c.OneFile, expand(c.Output, s.about.start)))
 	if !active.CompareAndSwap(nil, s) {
 		if other := active.Load(); other != nil && other.Path() != "" {
 			return nil, fmt.Errorf("%w; it writes %s", ErrActive, other.Path())
@@ -137,9 +136,8 @@ func (s *Session) createFile(o writer.Options) (sampler.Sink, error) {
 // or another export. It warns of these.
 func (s *Session) targets() (list []hook.Target) {
 	for _, t := range s.config.Exports {
-		t.Path = expand(t.Path, s.about.start)
-		same := func(o hook.Target) bool { return rotate.Same(o.Path, t.Path) }
-		if rotate.Belongs(s.path, t.Path) || slices.ContainsFunc(list, same) {
+		t.Path = whole(expand(t.Path, s.about.start))
+		if rotate.Belongs(s.path, t.Path) || slices.ContainsFunc(list, func(o hook.Target) bool { return rotate.Same(o.Path, t.Path) }) {
 			s.config.Logger().Warn("gotach: an export is left out, because it would replace another file of the session", "format", t.Format, "file", t.Path)
 			continue
 		}
