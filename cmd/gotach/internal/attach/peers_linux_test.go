@@ -238,7 +238,7 @@ func TestPeerReads(t *testing.T) {
 }
 
 // A program in a container, with pid and mount namespaces and a root folder of its own, is read from the host and from a container beside it, which
-// shares only the pid namespace. Neither has its executable at the same path.
+// shares only the pid namespace. Neither has its executable at the same path. What runs is read by pauses, of threads that have other ids in the container.
 func TestPeerNamespaces(t *testing.T) {
 	unshare, nsenter := testenv.Command(t, "unshare", "apt-get install util-linux"), testenv.Command(t, "nsenter", "apt-get install util-linux")
 	args := []string{"--pid", "--mount", "--fork", "--kill-child", "--mount-proc"}
@@ -248,21 +248,32 @@ func TestPeerNamespaces(t *testing.T) {
 	dir := t.TempDir()
 	const contain = `mount -t tmpfs none "$0"; mkdir "$0/proc"; mount -t proc none "$0/proc"; cp "$1" "$0/app"; shift; exec chroot "$0" /app "$@"`
 	x := start(t, unshare, append(args, "sh", "-ec", contain, dir, build(t, "", "-ldflags=-s -w", "-tags=netgo"), "move", "burn")...)
-	child := testenv.Must(os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", x.pid)))
-	_ = testenv.Must(fmt.Sscan(string(child), &x.pid))
+	_ = testenv.Must(fmt.Sscan(string(testenv.Must(os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", x.pid)))), &x.pid))
 	app := filepath.Join(dir, "app")
 	testenv.Is(t, "the executable in this namespace", testenv.Err(os.Stat(app)), os.ErrNotExist)
 	compare(t, x)
 	check := func(from, path string, pid int) {
 		s := testenv.Metadata(t, reader.Open, path).Session
 		testenv.FailIf(t, s.Executable != app || s.PID != pid || s.MaxGoroutines < 31 || s.TicksReached == 0, "%s: %+v", from, s)
+		testenv.Same(t, from+", by pauses: goroutines that compute", thoseIn(t, testenv.Closes(t, testenv.Must(reader.Open(path))), "sha256.Sum256"), 1)
 	}
 	host := filepath.Join(dir, "host.tach")
-	recordTo(t, x, host, 50, func(stop func()) { stop() })
+	recordTo(t, x, host, 50, func(stop func()) { stop() }, "pauses")
 	check("from the host", host, x.pid)
 	gotach, beside := testenv.Must(testenv.BuildGotach(dir)), filepath.Join(dir, "beside.tach")
-	testenv.Run(t, exec.Command(nsenter, fmt.Sprintf("--pid=/proc/%d/ns/pid", x.pid), unshare, "--mount", "--mount-proc", gotach, "record", "1", "-d", "300ms", "-o", beside))
+	testenv.Run(t, exec.Command(nsenter, fmt.Sprintf("--pid=/proc/%d/ns/pid", x.pid), unshare, "--mount", "--mount-proc", gotach, "record", "--pause", "1", "-d", "300ms", "-o", beside))
 	check("from a container beside", beside, 1)
+}
+
+// thoseIn returns how many goroutines are in a function at some time, given the end of its name.
+func thoseIn(t *testing.T, f *reader.Reader, name string) int {
+	src, found := samples(f), map[uint64]bool{}
+	for s := range testenv.All(t, src.Samples()) {
+		if slices.ContainsFunc(callsOf(src, s), func(call string) bool { return strings.HasSuffix(call, name) }) {
+			found[s.Goroutine] = true
+		}
+	}
+	return len(found)
 }
 
 // A library of Go in a program of C says of itself what is read of it, and so does a plugin, also one that is loaded after the program was opened. Root
@@ -299,13 +310,7 @@ func TestPeerLibraries(t *testing.T) {
 			}
 			compare(t, x)
 			r, f := record(t, x, 50, func(stop func()) { stop() })
-			src, deep := samples(f), map[uint64]bool{}
-			for s := range testenv.All(t, src.Samples()) {
-				if slices.ContainsFunc(callsOf(src, s), func(name string) bool { return strings.HasSuffix(name, ".deep") }) {
-					deep[s.Goroutine] = true
-				}
-			}
-			testenv.FailIf(t, len(deep) != 40 || r.Torn > 0, "%d goroutines of 40, %d torn", len(deep), r.Torn)
+			testenv.FailIf(t, thoseIn(t, f, ".deep") != 40 || r.Torn > 0, "%d goroutines of 40, %d torn", thoseIn(t, f, ".deep"), r.Torn)
 		})
 	}
 }

@@ -27,9 +27,7 @@ import (
 // record records a target until after has been called with so many ticks, and reads the file.
 func record(t *testing.T, x *target, ticks int64, after func(stop func()), how ...string) (*Recording, *reader.Reader) {
 	path := filepath.Join(t.TempDir(), "x.tach")
-	r := recordTo(t, x, path, ticks, after, how...)
-	f := testenv.Closes(t, testenv.Must(reader.Open(path)))
-	return r, f
+	return recordTo(t, x, path, ticks, after, how...), testenv.Closes(t, testenv.Must(reader.Open(path)))
 }
 
 func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop func()), how ...string) *Recording {
@@ -78,8 +76,7 @@ func withObjects(t *testing.T, path string) (*stream.Source, map[int32]tachyon.O
 func wallOf(t *testing.T, paths ...string) (sums map[string]time.Duration, n int) {
 	var files []stream.File
 	for _, path := range paths {
-		f := testenv.Closes(t, testenv.Must(reader.Open(path)))
-		files = append(files, stream.File{Stream: f})
+		files = append(files, stream.File{Stream: testenv.Closes(t, testenv.Must(reader.Open(path)))})
 	}
 	src := testenv.Must(stream.New(files, stream.Options{}))
 	sums = map[string]time.Duration{}
