@@ -134,19 +134,10 @@ func (c *Copy) EachGoroutine() iter.Seq2[*tachyon.Goroutine, error] {
 		return c.parts[0].Stream.Goroutines()
 	}
 	return func(yield func(*tachyon.Goroutine, error) bool) {
-		weights := maps.Clone(c.weights)
-		weight := func(id uint64) uint64 { // of each goroutine once
-			w := weights[id]
-			delete(weights, id)
-			return w
-		}
-		start := c.Header().Start
-		several := c.ProcessCount() > 1
-		known := map[uint64]copiedGoroutine{}
+		x := &copying{Copy: c, several: c.ProcessCount() > 1, weights: maps.Clone(c.weights), known: map[uint64]copiedGoroutine{}}
 		for i, f := range c.parts {
-			at := f.Header.Start + f.Shift - start
 			var process map[string]string
-			if several {
+			if x.several {
 				process = f.processLabels()
 			}
 			for g, err := range f.Stream.Goroutines() {
@@ -154,52 +145,79 @@ func (c *Copy) EachGoroutine() iter.Seq2[*tachyon.Goroutine, error] {
 					yield(nil, named(f.File, err))
 					return
 				}
-				id := c.names.ID(f.Process, g.ID)
-				k, again := known[id]
-				part := tachyon.Goroutine{ID: id, Last: at + g.Last}
-				if !again {
-					part.CreatedBy, part.CreatedAt, part.First = g.CreatedBy, g.CreatedAt, at+g.First
-					if g.Parent != 0 {
-						part.Parent = c.names.ID(f.Process, g.Parent)
-					}
-					part.FirstWeight = weight(id)
-				}
-				if (k.labeled && int(k.file) != i || !again && process != nil) && (len(g.Labels) == 0 || g.Labels[0].From > 0) {
-					// The labels of the file before do not go on in this one.
-					part.Labels = append(part.Labels, tachyon.LabelSpan{From: at, Labels: withLabels(process, map[string]string{})})
-					k.labeled = false
-				}
-				for _, l := range g.Labels {
-					part.Labels = append(part.Labels, tachyon.LabelSpan{From: at + l.From, Labels: withLabels(process, l.Labels)})
-					k.labeled = len(l.Labels) > 0
-				}
-				k.file = int32(i)
-				known[id] = k
-				if !yield(&part, nil) {
+				if !yield(x.part(i, f, g, process), nil) {
 					return
 				}
 			}
 			c.compact(f.File)
 		}
-		for i, f := range c.parts { // the files may say nothing of some goroutines
-			process := f.processLabels()
-			if process == nil || !several {
+		x.rest(func(g *tachyon.Goroutine) bool { return yield(g, nil) })
+	}
+}
+
+// A copying is one call of EachGoroutine.
+type copying struct {
+	*Copy
+	several bool              // there are several processes
+	weights map[uint64]uint64 // as in Copy, without those that were yielded
+	known   map[uint64]copiedGoroutine
+}
+
+// weight returns the weight of a goroutine's first sample, once.
+func (c *copying) weight(id uint64) uint64 {
+	w := c.weights[id]
+	delete(c.weights, id)
+	return w
+}
+
+// part returns what a file says of a goroutine.
+func (c *copying) part(file int, f *Part, g *tachyon.Goroutine, process map[string]string) *tachyon.Goroutine {
+	at := f.Header.Start + f.Shift - c.Header().Start
+	id := c.names.ID(f.Process, g.ID)
+	k, again := c.known[id]
+	part := &tachyon.Goroutine{ID: id, Last: at + g.Last}
+	if !again {
+		part.CreatedBy, part.CreatedAt, part.First = g.CreatedBy, g.CreatedAt, at+g.First
+		if g.Parent != 0 {
+			part.Parent = c.names.ID(f.Process, g.Parent)
+		}
+		part.FirstWeight = c.weight(id)
+	}
+	if (k.labeled && int(k.file) != file || !again && process != nil) && (len(g.Labels) == 0 || g.Labels[0].From > 0) {
+		// The labels of the file before do not go on in this one.
+		part.Labels = append(part.Labels, tachyon.LabelSpan{From: at, Labels: withLabels(process, map[string]string{})})
+		k.labeled = false
+	}
+	for _, l := range g.Labels {
+		part.Labels = append(part.Labels, tachyon.LabelSpan{From: at + l.From, Labels: withLabels(process, l.Labels)})
+		k.labeled = len(l.Labels) > 0
+	}
+	k.file = int32(file)
+	c.known[id] = k
+	return part
+}
+
+// rest yields goroutines of which the files say nothing: with the labels of their process if there are several, and those whose first
+// samples have a weight of their own.
+func (c *copying) rest(yield func(*tachyon.Goroutine) bool) {
+	for i, f := range c.parts {
+		process := f.processLabels()
+		if process == nil || !c.several {
+			continue
+		}
+		for _, t := range c.Ended[i] {
+			if _, ok := c.known[t.ID]; ok || t.Interpreter == tachyon.Process {
 				continue
 			}
-			for _, t := range c.Ended[i] {
-				if _, ok := known[t.ID]; ok || t.Interpreter == tachyon.Process {
-					continue
-				}
-				known[t.ID] = copiedGoroutine{file: int32(i)}
-				if !yield(&tachyon.Goroutine{ID: t.ID, FirstWeight: weight(t.ID), Labels: []tachyon.LabelSpan{{Labels: process}}}, nil) {
-					return
-				}
-			}
-		}
-		for _, id := range slices.Sorted(maps.Keys(weights)) { // of goroutines of which the files say nothing
-			if w := weights[id]; w > 0 && !yield(&tachyon.Goroutine{ID: id, FirstWeight: w}, nil) {
+			c.known[t.ID] = copiedGoroutine{file: int32(i)}
+			if !yield(&tachyon.Goroutine{ID: t.ID, FirstWeight: c.weight(t.ID), Labels: []tachyon.LabelSpan{{Labels: process}}}) {
 				return
 			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.weights)) {
+		if w := c.weights[id]; w > 0 && !yield(&tachyon.Goroutine{ID: id, FirstWeight: w}) {
+			return
 		}
 	}
 }

@@ -55,7 +55,7 @@ func newFacts(p *Part, o *Options) (*facts, error) {
 // readAll reads all that the file says of goroutines.
 func (f *facts) readAll(s reader.Stream, o *Options, most int) error {
 	l := &labelling{f: f, last: map[int32]int32{}, unordered: map[int32]bool{}}
-	c := &creatorNumbers{number: map[Creator]uint32{{}: 0}}
+	c := newCreatorNumbers()
 	for g, err := range s.Goroutines() {
 		if err != nil {
 			return err
@@ -68,13 +68,14 @@ func (f *facts) readAll(s reader.Stream, o *Options, most int) error {
 			x.weight = g.FirstWeight
 		}
 		if o.Creators && (g.CreatedBy != "" || g.CreatedAt != "") {
-			x.creator = c.of(Creator{g.CreatedBy, g.CreatedAt}, &f.creators)
+			x.creator = c.of(Creator{g.CreatedBy, g.CreatedAt})
 		}
 		if o.Labels {
 			l.add(x, g.Labels)
 		}
 	}
 	l.finish()
+	f.creators = c.table.List
 	return nil
 }
 

@@ -15,19 +15,18 @@ import (
 // Equal creators of all files have one number.
 func TestCreators(t *testing.T) {
 	f, g, h := Creator{"main.f", "x.go:1"}, Creator{"main.f", "x.go:2"}, Creator{"main.h", ""}
-	c := creatorNumbers{number: map[Creator]uint32{{}: 0}}
-	list := []Creator{{}}
+	c := newCreatorNumbers()
 	var got []uint32
 	for range 2 {
 		for _, x := range []Creator{f, g, f, h, {}, {"a", "1"}, {"a", "2"}, {"a", "3"}, f} { // more than creatorNumbers.latest has
-			got = append(got, c.of(x, &list))
+			got = append(got, c.of(x))
 		}
 	}
 	testenv.SameList(t, "numbers", got, slices.Repeat([]uint32{1, 2, 1, 3, 0, 4, 5, 6, 1}, 2))
-	var all creators
-	testenv.SameList(t, "the first file", all.add(list), []uint32{0, 1, 2, 3, 4, 5, 6})
+	var all creatorNumbers
+	testenv.SameList(t, "the first file", all.add(c.table.List), []uint32{0, 1, 2, 3, 4, 5, 6})
 	testenv.SameList(t, "the second file", all.add([]Creator{{}, h, {"b", ""}, f}), []uint32{0, 3, 7, 1})
-	testenv.NoDiff(t, "", cmp.Diff(all.list[7], Creator{"b", ""}))
+	testenv.NoDiff(t, "", cmp.Diff(all.table.List[7], Creator{"b", ""}))
 }
 
 // Labels keep each label, whatever its texts, and equal ones have one address.
@@ -142,7 +141,7 @@ func TestIDSet(t *testing.T) {
 // Goroutines of different processes have different ids, which stay what they are. Large ids are those of other profilers.
 func TestNames(t *testing.T) {
 	a, b, c := Process{PID: 1}, Process{PID: 2}, Process{PID: 3}
-	n := NewNames([]*Part{{Process: a}, {Process: b}, {Process: c}})
+	n := newNames([]*Part{{Process: a}, {Process: b}, {Process: c}})
 	for range 2 {
 		for _, w := range []struct {
 			p        Process

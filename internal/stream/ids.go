@@ -55,8 +55,8 @@ type Names struct {
 // apart is what the ids of two successive processes differ by. No program starts so many goroutines.
 const apart = 1_000_000_000_000
 
-// NewNames returns the names for the goroutines of files.
-func NewNames(parts []*Part) Names {
+// newNames returns the names for the goroutines of files.
+func newNames(parts []*Part) Names {
 	n := Names{one: true, number: map[Process]uint64{}, of: map[Process][]idSet{}}
 	for _, p := range parts {
 		n.one = n.one && p.Process == parts[0].Process

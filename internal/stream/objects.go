@@ -52,12 +52,7 @@ func (s *Source) Objects() (map[int32]tachyon.Object, error) {
 		}
 		s.compact(p.File)
 		for _, o := range list {
-			o.Members = slices.Clone(o.Members)
-			o.Number = s.object(p, o.Number)
-			for i, member := range o.Members {
-				o.Members[i] = s.object(p, member)
-			}
-			if o.Number > 0 {
+			if s.renumber(p, &o); o.Number > 0 {
 				out[o.Number] = o
 			}
 		}
@@ -77,15 +72,20 @@ func (s *Source) EachObject(use func(o *tachyon.Object)) error {
 			if err != nil {
 				return named(p.File, err)
 			}
-			o.Number = s.object(p, o.Number)
-			o.Members = slices.Clone(o.Members)
-			for i, member := range o.Members {
-				o.Members[i] = s.object(p, member)
-			}
+			s.renumber(p, o)
 			use(o)
 		}
 	}
 	return nil
+}
+
+// renumber gives an object of a file its numbers in the stream.
+func (s *Source) renumber(p *Part, o *tachyon.Object) {
+	o.Number = s.object(p, o.Number)
+	o.Members = slices.Clone(o.Members)
+	for i, member := range o.Members {
+		o.Members[i] = s.object(p, member)
+	}
 }
 
 var waitKinds = map[string]string{

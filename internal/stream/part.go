@@ -27,8 +27,8 @@ type Process struct {
 	File  int   // number of the file, from 1, if it does not say which process it is of
 }
 
-// NewPart returns a file as a part. It has neither Process nor place yet.
-func NewPart(f File) (*Part, error) {
+// newPart returns a file as a part. It has neither Process nor place yet.
+func newPart(f File) (*Part, error) {
 	m, err := f.Stream.Overview()
 	if err != nil {
 		return nil, err
@@ -75,9 +75,9 @@ func mixed(parts []*Part) (out bool) {
 // wall clocks.
 const wallClock = 946_684_800_000_000
 
-// Arrange puts files in order of time and finds out which belong together. Files without a wall
+// arrange puts files in order of time and finds out which belong together. Files without a wall
 // clock come last.
-func Arrange(parts []*Part) {
+func arrange(parts []*Part) {
 	clockless := func(p *Part) int {
 		if p.Header.Start < wallClock {
 			return 1
@@ -115,10 +115,10 @@ func (p *Part) Begin(before *Part) {
 	p.End = p.Header.Start + p.Shift
 }
 
-// Missing returns how many µs between a thread's samples in two files are in none of the files: from last, the time of its latest
+// missing returns how many µs between a thread's samples in two files are in none of the files: from last, the time of its latest
 // sample in the files before, to begin, where the time for which its first sample in the part stands begins. said reports whether
 // begin is from the metadata.
-func (p *Part) Missing(last, begin uint64, said bool) uint64 {
+func (p *Part) missing(last, begin uint64, said bool) uint64 {
 	// The previous sample may be in a file that is not among the files. The last file of a killed
 	// program may have no metadata; then a hole in the numbers tells.
 	if !said && !p.Hole {

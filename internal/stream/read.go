@@ -345,7 +345,7 @@ func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uin
 		sl.span = int32(len(f.facts.spans))
 	}
 	begin := at - weight
-	missing := f.Missing(seam.last, begin, said)
+	missing := f.missing(seam.last, begin, said)
 	if missing == 0 {
 		return (&reader.BatchSample{Since: at - seam.last}).Weight(0, 0), before
 	}

@@ -9,22 +9,16 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// join returns what is known about all parts, without goroutines and objects.
+// join returns what is known about all parts, without goroutines and objects. Durations count only after the parts were read.
 func (s *Source) join() *tachyon.Metadata {
 	m := s.parts[0].Metadata
 	if len(s.parts) > 1 {
-		m = Join(s.parts)
+		m = &tachyon.Metadata{Session: joinSessions(s.parts), PCs: joinPCs(s.parts)}
 	}
 	if s.chooser != nil {
 		return s.chooser.cut(m)
 	}
 	return m
-}
-
-// Join returns the session and the leaf PCs of files together. Durations count only after the parts
-// were read.
-func Join(parts []*Part) *tachyon.Metadata {
-	return &tachyon.Metadata{Session: joinSessions(parts), PCs: joinPCs(parts)}
 }
 
 // joinSessions adds up the files' sessions. It returns nil if any file has none. Facts

@@ -136,7 +136,7 @@ type Source struct {
 	stacks   []Stack
 	children map[uint64]uint32 // caller << 32 | frame: the stack
 
-	creators creators
+	creators creatorNumbers
 	objects  objectNumbers
 	names    Names
 	present  int // index into parts
@@ -157,7 +157,7 @@ func New(files []File, o Options) (*Source, error) {
 	}
 	var damaged []error
 	for _, f := range files {
-		p, err := NewPart(f)
+		p, err := newPart(f)
 		if err != nil {
 			if err = named(f, err); o.Damaged == nil {
 				return nil, err
@@ -174,8 +174,8 @@ func New(files []File, o Options) (*Source, error) {
 	for _, err := range damaged {
 		o.Damaged(err)
 	}
-	Arrange(s.parts)
-	s.names = NewNames(s.parts)
+	arrange(s.parts)
+	s.names = newNames(s.parts)
 	s.metadata = s.join()
 	return s, s.choose()
 }
@@ -231,16 +231,13 @@ func (s *Source) Damage(err error) error {
 }
 
 // Strange returns the names of the files that say nothing of a session although others do. Then Metadata has no session.
-func (s *Source) Strange() []string { return Strange(s.parts) }
-
-// Strange returns the names of the parts that say nothing of a session although others do.
-func Strange(parts []*Part) (names []string) {
-	for _, p := range parts {
+func (s *Source) Strange() (names []string) {
+	for _, p := range s.parts {
 		if p.Metadata.Session == nil {
 			names = append(names, p.File.Name)
 		}
 	}
-	if len(names) == len(parts) {
+	if len(names) == len(s.parts) {
 		return nil
 	}
 	return names
