@@ -18,8 +18,7 @@ type adder struct {
 	recent []recent // by stack
 	cells  []cell
 	heads  []uint32 // by stack: its first cell + 1
-	places []place
-	number map[place]uint32
+	places stream.Table[place]
 
 	sums   []sum
 	index  map[sumKey]uint32 // numbers of the sums; without goroutines, labels and keys it is empty, and sums[i] is of places[i]
@@ -27,8 +26,8 @@ type adder struct {
 	stacks [][]uint32        // of records
 	sets   map[string]uint32 // label sets by their key
 	labels []labelSet
-	groups groups
-	series *series // nil: not asked for
+	groups stream.Table[string] // sumKey.goroutine is the number + 1
+	series *series              // nil: not asked for
 }
 
 // A recent has the sum of the latest sample with a stack, and what that sum does not have yet of the latest samples.
@@ -87,8 +86,7 @@ type cached struct {
 func newAdder(src *stream.Source, d Detail) *adder {
 	a := &adder{
 		src: src, d: d, session: src.Metadata().Session != nil,
-		number: map[place]uint32{}, index: map[sumKey]uint32{},
-		sets: map[string]uint32{"": 0}, labels: []labelSet{{}},
+		index: map[sumKey]uint32{}, sets: map[string]uint32{"": 0}, labels: []labelSet{{}},
 	}
 	if d.Series {
 		a.series = newSeries(src)
@@ -106,7 +104,7 @@ func (a *adder) add(s *stream.Sample) {
 		n := a.place(p)
 		switch {
 		case a.d.Group != nil && !p.process:
-			n = a.sum(sumKey{place: n, goroutine: a.groups.number(a.d.Group(s))})
+			n = a.sum(sumKey{place: n, goroutine: a.group(s)})
 		case a.detailed():
 			n = a.sum(sumKey{place: n})
 		}
@@ -197,17 +195,15 @@ func (a *adder) find(s *stream.Sample) uint32 {
 
 // place returns the number of a place.
 func (a *adder) place(p place) uint32 {
-	n, ok := a.number[p]
-	if !ok {
-		n = uint32(len(a.places))
-		a.number[p] = n
-		a.places = append(a.places, p)
-		if !a.detailed() {
-			a.sums = append(a.sums, sum{sumKey: sumKey{place: n}})
-		}
+	n := a.places.Of(p)
+	if int(n) == len(a.sums) && !a.detailed() {
+		a.sums = append(a.sums, sum{sumKey: sumKey{place: n}})
 	}
 	return n
 }
+
+// group returns the number of the group of a sample.
+func (a *adder) group(s *stream.Sample) uint64 { return uint64(a.groups.Of(a.d.Group(s))) + 1 }
 
 // detailed reports whether a place may have several sums.
 func (a *adder) detailed() bool { return a.slotted() || a.d.Key != nil }
@@ -233,11 +229,11 @@ func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
 	if !s.First && c.sum != 0 && c.slot == s.Slot && c.place == place && c.key == to.key && c.labels == s.Labels {
 		return c.sum - 1
 	}
-	if a.d.Goroutines && !a.places[place].process { // Process has threads only because a core's worth of time has no room in one
+	if a.d.Goroutines && !a.places.List[place].process { // Process has threads only because a core's worth of time has no room in one
 		to.goroutine = s.Goroutine
 	}
 	if a.d.Group != nil {
-		to.goroutine = a.groups.number(a.d.Group(s))
+		to.goroutine = a.group(s)
 	}
 	if a.d.Labels && s.Labels != nil {
 		to.labels = a.set(s.Labels)
@@ -313,7 +309,7 @@ func (a *adder) profile() *Profile {
 
 // record returns a sum as a record.
 func (a *adder) record(s *sum) Record {
-	at := &a.places[s.place]
+	at := &a.places.List[s.place]
 	if n := len(a.src.Stacks()); len(a.stacks) < n {
 		a.stacks = append(a.stacks, make([][]uint32, n-len(a.stacks))...)
 	}
@@ -331,7 +327,7 @@ func (a *adder) record(s *sum) Record {
 	if a.d.Group != nil {
 		r.Goroutine = 0
 		if s.goroutine > 0 {
-			r.Group = a.groups.names[s.goroutine-1]
+			r.Group = a.groups.List[s.goroutine-1]
 		}
 	}
 	return r

@@ -41,9 +41,9 @@ func IsStandard(f *Frame) bool {
 	return standard[first]
 }
 
-// IsModule reports whether a frame is of another module than the program's: its file is in the module
+// isModule reports whether a frame is of another module than the program's: its file is in the module
 // cache or in a vendor folder.
-func IsModule(f *Frame) bool {
+func isModule(f *Frame) bool {
 	file := strings.ReplaceAll(f.File, `\`, "/")
 	dir := file[:strings.LastIndexByte(file, '/')+1]
 	return strings.Contains(dir, "@v") || strings.Contains(dir, "/vendor/") || strings.HasPrefix(dir, "vendor/")
@@ -75,7 +75,7 @@ func CodeOf(f *Frame) Code {
 	case f.File == "":
 		return WaitFrame
 	case IsStandard(f):
-	case IsModule(f):
+	case isModule(f):
 		return ModuleCode
 	default:
 		return ProgramCode

@@ -64,9 +64,8 @@ type Report struct {
 	Apart      []Apart       `json:"apart,omitempty"`     // the parts of Total that are Profile.Apart
 	Rows       []Row         `json:"rows,omitzero"`
 
-	Shown    time.Duration `json:"-"` // wall time of the stacks that Focus and Ignore left
-	ShownCPU time.Duration `json:"-"`
-	Left     int           `json:"-"` // rows that Top left out
+	Shown time.Duration `json:"-"` // wall time of the stacks that Focus and Ignore left
+	Left  int           `json:"-"` // rows that Top left out
 
 	Profile *Profile `json:"-"` // of which it is
 }
@@ -149,7 +148,7 @@ func New(p *Profile, o ReportOptions) (*Report, error) {
 		if o.By == ByBlocked && !rec.Blocked() {
 			continue
 		}
-		r.Shown, r.ShownCPU = add(r.Shown, rec.Wall), add(r.ShownCPU, rec.CPU)
+		r.Shown = add(r.Shown, rec.Wall)
 		t.add(rec)
 	}
 	t.setLines()

@@ -189,22 +189,3 @@ func Plus(to, list []float32) []float32 {
 	}
 	return to
 }
-
-// groups number the groups of records, from 1.
-type groups struct {
-	of    map[string]uint64
-	names []string
-}
-
-func (g *groups) number(name string) uint64 {
-	n, ok := g.of[name]
-	if !ok {
-		if g.of == nil {
-			g.of = map[string]uint64{}
-		}
-		g.names = append(g.names, name)
-		n = uint64(len(g.names))
-		g.of[name] = n
-	}
-	return n
-}

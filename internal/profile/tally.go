@@ -41,16 +41,7 @@ func (t *tally) add(r *Record) {
 	stack := r.Stack
 	switch t.by {
 	case ByGoroutine:
-		name := t.p.goroutineName(r)
-		key := rowKey{file: fmt.Sprint(r.Goroutine, r.System)}
-		if !r.OfGoroutine() {
-			key.name = name
-		}
-		i := t.row(key, Row{Name: name})
-		if row := &t.list[i]; strings.HasPrefix(name, row.Name) {
-			row.Name = name // the first record had no stack
-		}
-		t.count(i, r, true)
+		t.count(t.goroutine(r), r, true)
 		return
 	case ByState:
 		name := r.State
@@ -60,20 +51,7 @@ func (t *tally) add(r *Record) {
 		t.count(t.row(rowKey{name: name}, Row{Name: name}), r, true)
 		return
 	case ByGroup:
-		row := Row{Name: r.Group}
-		if row.Name == "" && !r.OfGoroutine() {
-			row.Name = t.p.entry(r)
-		}
-		key := rowKey{name: row.Name}
-		if name, at, ok := strings.Cut(row.Name, "\t"); ok {
-			row.Name, row.File = FuncName(name), at
-			if i := strings.LastIndexByte(at, ':'); i > 0 {
-				if line, err := strconv.Atoi(at[i+1:]); err == nil {
-					row.File, row.Line = at[:i], line
-				}
-			}
-		}
-		t.count(t.row(key, row), r, true)
+		t.count(t.group(r), r, true)
 		return
 	case ByBlocked:
 		t.count(t.blocked(r), r, true)
@@ -105,6 +83,38 @@ func (t *tally) add(r *Record) {
 	if len(stack) == 0 {
 		t.count(t.row(rowKey{}, Row{Name: "[no stack]"}), r, true)
 	}
+}
+
+// goroutine returns the row of a record's goroutine.
+func (t *tally) goroutine(r *Record) int {
+	name := t.p.goroutineName(r)
+	key := rowKey{file: fmt.Sprint(r.Goroutine, r.System)}
+	if !r.OfGoroutine() {
+		key.name = name
+	}
+	i := t.row(key, Row{Name: name})
+	if row := &t.list[i]; strings.HasPrefix(name, row.Name) {
+		row.Name = name // the first record had no stack
+	}
+	return i
+}
+
+// group returns the row of a record's group.
+func (t *tally) group(r *Record) int {
+	row := Row{Name: r.Group}
+	if row.Name == "" && !r.OfGoroutine() {
+		row.Name = t.p.entry(r)
+	}
+	key := rowKey{name: row.Name}
+	if name, at, ok := strings.Cut(row.Name, "\t"); ok {
+		row.Name, row.File = FuncName(name), at
+		if i := strings.LastIndexByte(at, ':'); i > 0 {
+			if line, err := strconv.Atoi(at[i+1:]); err == nil {
+				row.File, row.Line = at[:i], line
+			}
+		}
+	}
+	return t.row(key, row)
 }
 
 // blocked returns the row of a wait.

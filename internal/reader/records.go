@@ -98,8 +98,8 @@ func each[T any](read func(pass func(*T) error) error) iter.Seq2[*T, error] {
 // A FirstWeight is the weight in µs of a goroutine's first sample.
 type FirstWeight struct{ Goroutine, Weight uint64 }
 
-// FirstWeights returns the weights of goroutines' first samples, as [tachyon.Metadata.FirstWeights]
-// does, but by ascending goroutine id. It does not decode the other facts about goroutines.
+// FirstWeights returns the weights of goroutines' first samples that the file says, by ascending
+// goroutine id. It does not decode the other facts about goroutines.
 func (r *Reader) FirstWeights() ([]FirstWeight, error) {
 	var list []FirstWeight
 	most := int(400_000 + r.Size()) // as many as addRecords accepts, and more

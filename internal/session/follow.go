@@ -80,12 +80,10 @@ func Follow(path string) (*Following, error) {
 
 // copy returns a Copy of what the session writes to the file f.
 func (s *Session) copy(f *writer.Writer) *rotate.Copy {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sink == nil {
-		return s.nothing.Copy(f)
+	if out := s.written(); out != nil {
+		return out.Copy(f)
 	}
-	return s.sink.Copy(f)
+	return s.nothing.Copy(f)
 }
 
 // Reach waits until the files of the running session have everything of the time before the call. If the session takes no samples at
