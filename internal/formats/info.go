@@ -121,27 +121,10 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 	if s == nil {
 		s = &tachyon.Session{}
 	}
-	interval := reader.Micros(h.Interval)
+	// The counts of a session that was not stopped are missing.
+	counted := m.Session != nil && s.Duration > 0
 	var l fields
-	l.text("program", "program", s.Program)
-	l.text("module", "module", strings.TrimSpace(s.Module+" "+s.Version))
-	l.text("service", "service", s.Service)
-	l.text("service_version", "service version", s.ServiceVersion)
-	for _, k := range slices.Sorted(maps.Keys(s.VCS)) {
-		l.text(k, k, s.VCS[k])
-	}
-	if s.GoVersion != "" {
-		text := fmt.Sprintf("%s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
-		if s.GOMAXPROCS > 0 {
-			text += fmt.Sprintf(", GOMAXPROCS %d", s.GOMAXPROCS)
-		}
-		if s.CPUs > 0 {
-			text += fmt.Sprintf(", may use %.3g CPUs", s.CPUs)
-		}
-		l.add("go_version", "built with", s.GoVersion, text)
-	}
-	l.text("executable", "executable", s.Executable)
-	l.text("build_id", "build ID", s.BuildID)
+	l.addProgram(s)
 	if m.Session != nil {
 		text := fmt.Sprint(s.PID)
 		if s.Host != "" {
@@ -150,61 +133,15 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.add("pid", "process", s.PID, text)
 		l.add("host", "", s.Host, "")
 	}
-	start := s.Start
-	if start.IsZero() {
-		start = time.UnixMicro(int64(h.Start)).UTC()
-	}
-	l.add("start", "start", start, start.Format(time.RFC3339Nano))
-	if s.Duration > 0 {
-		l.add("duration_ns", "duration", s.Duration, s.Duration.Round(time.Millisecond).String())
-	}
-	l.number("samples", "samples", int64(h.Samples))
-	goroutines := int64(h.Threads)
-	if u != nil {
-		goroutines = int64(u.goroutines) // not all threads are goroutines
-	}
-	l.number("goroutines", "goroutines", goroutines)
-	if !s.Instant {
-		l.add("interval_us", "interval", h.Interval, interval.String())
-	}
-	source := s.Source
-	if s.SourceReason != "" {
-		source += " (" + s.SourceReason + ")"
-	}
-	l.add("source", "source", s.Source, source)
-	l.add("source_reason", "", s.SourceReason, "")
-	ticks := ""
-	if s.TicksAsked > 0 {
-		ticks = fmt.Sprintf("%d of %d (%.1f %%), %.0f a second of %d", s.TicksReached, s.TicksAsked,
-			100*float64(s.TicksReached)/float64(s.TicksAsked), s.RateReached, s.Rate)
-	}
-	l.add("ticks_asked", "", s.TicksAsked, "")
-	l.add("ticks_reached", "ticks reached", s.TicksReached, ticks)
-	l.add("ticks_for_budget", "ticks left out", s.TicksForBudget, leftOut(s))
-	l.add("ticks_idle", "", s.TicksIdle, "")
-	l.add("rate", "", s.Rate, "")
-	l.add("rate_reached", "", s.RateReached, "")
-	// The counts of a session that was not stopped are missing.
-	counted := m.Session != nil && s.Duration > 0
+	l.addAmounts(h, s, u)
+	l.addTicks(s)
 	dropped := ""
 	if counted {
 		dropped = fmt.Sprintf("%d, %d of them torn", s.Dropped, s.Torn)
 	}
 	l.add("dropped", "dropped", s.Dropped, dropped)
 	l.add("torn", "", s.Torn, "")
-	if s.GoroutinesUntracked > 0 {
-		l.add("goroutines_untracked", "not followed", s.GoroutinesUntracked, fmt.Sprintf("%d goroutines, but for when they ran: too many", s.GoroutinesUntracked))
-	}
-	if s.TicksRefused > 0 {
-		l.add("ticks_refused", "not looked", s.TicksRefused, fmt.Sprintf("%d ticks, %s: too many goroutines to stop the program for", s.TicksRefused, s.Blind.Round(time.Millisecond)))
-		l.add("blind_ns", "", s.Blind, "")
-	}
-	if s.Unwritten > 0 {
-		l.add("unwritten_ns", "not written", s.Unwritten, s.Unwritten.Round(time.Millisecond).String()+" at the end of a file: the disk was full or failed")
-	}
-	if s.SignalTaken > 0 {
-		l.add("signal_taken", "signal taken", s.SignalTaken, count(s.SignalTaken, "time")+" by the program or its C code: up to 40 ms each without samples of what ran")
-	}
+	l.addGaps(s)
 	if m.Session != nil && !s.Instant {
 		l.addUsage(s, u)
 		if s.CPUAtTicks > 0 {
@@ -229,22 +166,7 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.add("leaks_unavailable", "", x.Unavailable, "")
 	}
 	if s.Objects != "" {
-		ends := 0
-		for i := range m.Objects {
-			if m.Objects[i].Name != "" {
-				ends++
-			}
-		}
-		text := fmt.Sprintf("%d objects that more than one goroutine waited for (%s)", len(m.Objects)-ends, s.Objects)
-		if s.ObjectsUnnamed != "" {
-			text += ", without names: " + s.ObjectsUnnamed
-		}
-		l.add("objects", "waited for", len(m.Objects)-ends, text)
-		if s.FarEndsUnknown != "" {
-			l.add("far_ends_unknown", "far ends", s.FarEndsUnknown, "not known: "+s.FarEndsUnknown)
-		} else if ends > 0 {
-			l.add("far_ends", "far ends", ends, fmt.Sprintf("%d connections and files that goroutines waited for in [IO wait]", ends))
-		}
+		l.addWaitedFor(s, m.Objects)
 	}
 	if s.Kept != "" {
 		l.add("kept", "kept", s.Kept, "by the program: "+s.Kept)
@@ -258,6 +180,108 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 		l.text("error", "error", s.Error)
 	}
 	return l
+}
+
+// addProgram adds which program it was, and its build.
+func (l *fields) addProgram(s *tachyon.Session) {
+	l.text("program", "program", s.Program)
+	l.text("module", "module", strings.TrimSpace(s.Module+" "+s.Version))
+	l.text("service", "service", s.Service)
+	l.text("service_version", "service version", s.ServiceVersion)
+	for _, k := range slices.Sorted(maps.Keys(s.VCS)) {
+		l.text(k, k, s.VCS[k])
+	}
+	if s.GoVersion != "" {
+		text := fmt.Sprintf("%s %s/%s", s.GoVersion, s.GOOS, s.GOARCH)
+		if s.GOMAXPROCS > 0 {
+			text += fmt.Sprintf(", GOMAXPROCS %d", s.GOMAXPROCS)
+		}
+		if s.CPUs > 0 {
+			text += fmt.Sprintf(", may use %.3g CPUs", s.CPUs)
+		}
+		l.add("go_version", "built with", s.GoVersion, text)
+	}
+	l.text("executable", "executable", s.Executable)
+	l.text("build_id", "build ID", s.BuildID)
+}
+
+// addAmounts adds when it was sampled, for how long, and how much there is.
+func (l *fields) addAmounts(h tachyon.Header, s *tachyon.Session, u *usage) {
+	start := s.Start
+	if start.IsZero() {
+		start = time.UnixMicro(int64(h.Start)).UTC()
+	}
+	l.add("start", "start", start, start.Format(time.RFC3339Nano))
+	if s.Duration > 0 {
+		l.add("duration_ns", "duration", s.Duration, s.Duration.Round(time.Millisecond).String())
+	}
+	l.number("samples", "samples", int64(h.Samples))
+	goroutines := int64(h.Threads)
+	if u != nil {
+		goroutines = int64(u.goroutines) // not all threads are goroutines
+	}
+	l.number("goroutines", "goroutines", goroutines)
+	if !s.Instant {
+		l.add("interval_us", "interval", h.Interval, reader.Micros(h.Interval).String())
+	}
+}
+
+// addTicks adds how it was sampled, and how often.
+func (l *fields) addTicks(s *tachyon.Session) {
+	source := s.Source
+	if s.SourceReason != "" {
+		source += " (" + s.SourceReason + ")"
+	}
+	l.add("source", "source", s.Source, source)
+	l.add("source_reason", "", s.SourceReason, "")
+	ticks := ""
+	if s.TicksAsked > 0 {
+		ticks = fmt.Sprintf("%d of %d (%.1f %%), %.0f a second of %d", s.TicksReached, s.TicksAsked,
+			100*float64(s.TicksReached)/float64(s.TicksAsked), s.RateReached, s.Rate)
+	}
+	l.add("ticks_asked", "", s.TicksAsked, "")
+	l.add("ticks_reached", "ticks reached", s.TicksReached, ticks)
+	l.add("ticks_for_budget", "ticks left out", s.TicksForBudget, leftOut(s))
+	l.add("ticks_idle", "", s.TicksIdle, "")
+	l.add("rate", "", s.Rate, "")
+	l.add("rate_reached", "", s.RateReached, "")
+}
+
+// addGaps adds what is missing in the samples.
+func (l *fields) addGaps(s *tachyon.Session) {
+	if s.GoroutinesUntracked > 0 {
+		l.add("goroutines_untracked", "not followed", s.GoroutinesUntracked, fmt.Sprintf("%d goroutines, but for when they ran: too many", s.GoroutinesUntracked))
+	}
+	if s.TicksRefused > 0 {
+		l.add("ticks_refused", "not looked", s.TicksRefused, fmt.Sprintf("%d ticks, %s: too many goroutines to stop the program for", s.TicksRefused, s.Blind.Round(time.Millisecond)))
+		l.add("blind_ns", "", s.Blind, "")
+	}
+	if s.Unwritten > 0 {
+		l.add("unwritten_ns", "not written", s.Unwritten, s.Unwritten.Round(time.Millisecond).String()+" at the end of a file: the disk was full or failed")
+	}
+	if s.SignalTaken > 0 {
+		l.add("signal_taken", "signal taken", s.SignalTaken, count(s.SignalTaken, "time")+" by the program or its C code: up to 40 ms each without samples of what ran")
+	}
+}
+
+// addWaitedFor adds how many objects, connections and files goroutines waited for.
+func (l *fields) addWaitedFor(s *tachyon.Session, objects []tachyon.Object) {
+	ends := 0
+	for i := range objects {
+		if objects[i].Name != "" {
+			ends++
+		}
+	}
+	text := fmt.Sprintf("%d objects that more than one goroutine waited for (%s)", len(objects)-ends, s.Objects)
+	if s.ObjectsUnnamed != "" {
+		text += ", without names: " + s.ObjectsUnnamed
+	}
+	l.add("objects", "waited for", len(objects)-ends, text)
+	if s.FarEndsUnknown != "" {
+		l.add("far_ends_unknown", "far ends", s.FarEndsUnknown, "not known: "+s.FarEndsUnknown)
+	} else if ends > 0 {
+		l.add("far_ends", "far ends", ends, fmt.Sprintf("%d connections and files that goroutines waited for in [IO wait]", ends))
+	}
 }
 
 // leftOut says why a session has fewer ticks than were asked for.

@@ -179,48 +179,79 @@ func (e *encoder) counter(name, label, description, color string, values []float
 // shared writes the tables.
 func (e *encoder) shared() {
 	o, t := &e.out, &e.tables
-	file := func(s int) int { // number of the source
-		if t.strings[s] == "" {
-			return -1
+	o.raw(`"shared":{`)
+	e.funcTable()
+	e.frameTable()
+	e.stackTable()
+	o.raw(",\n", `"sources":{`)
+	files := t.files.List
+	o.ints("filename", files)
+	o.same("id", len(files), "null")
+	o.same("startLine", len(files), "1")
+	o.same("startColumn", len(files), "1")
+	o.same("sourceMapURL", len(files), "null")
+	o.same("content", len(files), "null")
+	o.length(len(files))
+	o.raw(`,"sourceLocationTable":{"source":[],"line":[],"column":[],"length":0},`,
+		`"resourceTable":{"lib":[],"name":[],"host":[],"type":[],"length":0},`,
+		`"nativeSymbols":{"libIndex":[],"address":[],"name":[],"functionSize":[],"length":0},`, "\n", `"stringArray":[`)
+	for i, s := range t.strings.List {
+		if i > 0 {
+			o.raw(",")
 		}
-		return intern(&t.files, t.fileNum, s)
+		o.raw(quoted(s))
 	}
-	sources := make([]int, len(t.funcs))
-	for i, f := range t.funcs {
-		sources[i] = file(f.file)
+	o.raw("]}")
+}
+
+// funcTable writes the functions, and numbers their files.
+func (e *encoder) funcTable() {
+	o, t := &e.out, &e.tables
+	funcs := t.funcs.List
+	sources := make([]int, len(funcs))
+	for i, f := range funcs {
+		if sources[i] = -1; t.strings.List[f.file] != "" {
+			sources[i] = int(t.files.Of(f.file))
+		}
 	}
-	o.raw(`"shared":{"funcTable":{`)
-	o.column("name", len(t.funcs), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(t.funcs[i].name), 10) })
-	o.same("isJS", len(t.funcs), "false")
-	o.same("relevantForJS", len(t.funcs), "false")
-	o.same("resource", len(t.funcs), "-1")
+	o.raw(`"funcTable":{`)
+	o.column("name", len(funcs), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(funcs[i].name), 10) })
+	o.same("isJS", len(funcs), "false")
+	o.same("relevantForJS", len(funcs), "false")
+	o.same("resource", len(funcs), "-1")
 	o.ints("source", sources)
 	for _, name := range []string{"lineNumber", "columnNumber", "originalLocation"} {
-		o.same(name, len(t.funcs), "null")
+		o.same(name, len(funcs), "null")
 	}
-	o.length(len(t.funcs))
+	o.length(len(funcs))
+}
 
-	n := len(t.frames)
+func (e *encoder) frameTable() {
+	o, frames := &e.out, e.tables.frames.List
+	n := len(frames)
 	o.raw(",\n", `"frameTable":{`)
 	o.same("address", n, "-1")
 	o.same("inlineDepth", n, "0")
-	frames := func(name string, value func(*frame) int) {
-		o.column(name, n, func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(value(&t.frames[i])), 10) })
+	column := func(name string, value func(*frame) int) {
+		o.column(name, n, func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(value(&frames[i])), 10) })
 	}
-	frames("category", func(f *frame) int { return f.category })
-	frames("subcategory", func(f *frame) int { return f.subcategory })
-	frames("func", func(f *frame) int { return f.function })
+	column("category", func(f *frame) int { return f.category })
+	column("subcategory", func(f *frame) int { return f.subcategory })
+	column("func", func(f *frame) int { return f.function })
 	o.column("line", n, func(b []byte, i int) []byte {
-		if t.frames[i].line == 0 {
+		if frames[i].line == 0 {
 			return append(b, "null"...)
 		}
-		return strconv.AppendInt(b, int64(t.frames[i].line), 10)
+		return strconv.AppendInt(b, int64(frames[i].line), 10)
 	})
 	for _, name := range []string{"nativeSymbol", "innerWindowID", "column", "originalLocation"} {
 		o.same(name, n, "null")
 	}
 	o.length(n)
+}
 
+func (e *encoder) stackTable() {
+	o, t := &e.out, &e.tables
 	o.raw(",\n", `"stackTable":{`)
 	o.ints("frame", t.stackFrame)
 	o.column("prefixOffset", len(t.stackPrefix), func(b []byte, i int) []byte {
@@ -230,23 +261,4 @@ func (e *encoder) shared() {
 		return strconv.AppendInt(b, int64(i-t.stackPrefix[i]), 10)
 	})
 	o.length(len(t.stackFrame))
-
-	o.raw(",\n", `"sources":{`)
-	o.ints("filename", t.files)
-	o.same("id", len(t.files), "null")
-	o.same("startLine", len(t.files), "1")
-	o.same("startColumn", len(t.files), "1")
-	o.same("sourceMapURL", len(t.files), "null")
-	o.same("content", len(t.files), "null")
-	o.length(len(t.files))
-	o.raw(`,"sourceLocationTable":{"source":[],"line":[],"column":[],"length":0},`,
-		`"resourceTable":{"lib":[],"name":[],"host":[],"type":[],"length":0},`,
-		`"nativeSymbols":{"libIndex":[],"address":[],"name":[],"functionSize":[],"length":0},`, "\n", `"stringArray":[`)
-	for i, s := range t.strings {
-		if i > 0 {
-			o.raw(",")
-		}
-		o.raw(quoted(s))
-	}
-	o.raw("]}")
 }

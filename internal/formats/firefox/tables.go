@@ -12,17 +12,10 @@ type tables struct {
 	categories []category
 	states     []inCategory // by number of the state
 
-	strings   []string
-	stringNum map[string]int
-
-	files   []int // of sources: numbers of strings
-	fileNum map[int]int
-
-	funcs   []function
-	funcNum map[function]int
-
-	frames   []frame
-	frameNum map[frame]int
+	strings stream.Table[string]
+	files   stream.Table[int] // of sources: numbers of strings
+	funcs   stream.Table[function]
+	frames  stream.Table[frame]
 
 	stackFrame  []int
 	stackPrefix []int // -1: none
@@ -62,10 +55,7 @@ var colors = [stream.Classes]string{
 }
 
 func newTables(s *runs.Session) tables {
-	t := tables{
-		s: s, stringNum: map[string]int{}, funcNum: map[function]int{}, frameNum: map[frame]int{}, fileNum: map[int]int{},
-		stackNum: map[stack]int{}, known: map[sampleStack]int{},
-	}
+	t := tables{s: s, stackNum: map[stack]int{}, known: map[sampleStack]int{}}
 	// The page needs a grey category "Other". It is the default one if it is the first.
 	of := [stream.Classes]int{}
 	for i := range stream.Classes {
@@ -83,15 +73,7 @@ func newTables(s *runs.Session) tables {
 }
 
 // text returns the number of a string.
-func (t *tables) text(s string) int {
-	n, ok := t.stringNum[s]
-	if !ok {
-		n = len(t.strings)
-		t.stringNum[s] = n
-		t.strings = append(t.strings, s)
-	}
-	return n
-}
+func (t *tables) text(s string) int { return int(t.strings.Of(s)) }
 
 // stack returns the number of the stack of a run.
 func (t *tables) stack(r *runs.Run) int {
@@ -122,24 +104,12 @@ func (t *tables) callers(at uint32, category int) int {
 func (t *tables) push(prefix int, number uint32, in inCategory) int {
 	f := t.s.Frames[number]
 	fn := function{t.text(profile.FuncName(f.Func)), t.text(f.File)}
-	key := frame{intern(&t.funcs, t.funcNum, fn), max(0, int(f.Line)), in}
-	s := stack{prefix, intern(&t.frames, t.frameNum, key)}
+	s := stack{prefix, int(t.frames.Of(frame{int(t.funcs.Of(fn)), max(0, int(f.Line)), in}))}
 	n, ok := t.stackNum[s]
 	if !ok {
 		n = len(t.stackFrame)
 		t.stackNum[s] = n
 		t.stackFrame, t.stackPrefix = append(t.stackFrame, s.frame), append(t.stackPrefix, prefix)
-	}
-	return n
-}
-
-// intern returns the number of a value in a list, to which it is added if it is new.
-func intern[T comparable](list *[]T, number map[T]int, v T) int {
-	n, ok := number[v]
-	if !ok {
-		n = len(*list)
-		number[v] = n
-		*list = append(*list, v)
 	}
 	return n
 }

@@ -88,89 +88,17 @@ func Read(r io.Reader) (*reader.Reader, error) {
 }
 
 // read hands the samples to the writer that create makes.
-func read(r io.Reader, create tach.Create) error {
-	var (
-		w       *writer.Writer
-		waiting []line
-		n       int
-		stack   []tachyon.Frame
-		seen    stacks
-		session tachyon.Session // guessed
-		meta    metadata
-	)
-	put := func(l *line) error {
-		if *l.Time > tachyon.MaxTime {
-			return fmt.Errorf("the timestamp %d is beyond the limit of %d", *l.Time, uint64(tachyon.MaxTime))
-		}
-		stack = stack[:0]
-		for _, f := range l.stack {
-			stack = append(stack, tachyon.Frame(f))
-		}
-		if l.Marker {
-			session.Markers = true
-		} else if l.Interpreter == tachyon.Runtime && tachyon.Status(l.Status)&tachyon.OnCPU == 0 {
-			session.System = true
-		}
-		return w.WriteFrames(&tachyon.Sample{
-			Thread: *l.Thread, Interpreter: l.Interpreter, Time: *l.Time, Status: tachyon.Status(l.Status),
-		}, stack)
-	}
-	begin := func() (err error) {
-		start, interval := clock(waiting)
-		if meta.file != nil {
-			start, interval = meta.file.Start, meta.file.Interval
-		}
-		if w, err = create(start, interval); err != nil {
-			return err
-		}
-		if err := meta.begin(w); err != nil {
-			return err
-		}
-		for i := range waiting {
-			if err := put(&waiting[i]); err != nil {
-				return err
-			}
-		}
-		waiting = nil
-		return nil
-	}
-	lines := bufio.NewScanner(r)
+func read(in io.Reader, create tach.Create) error {
+	r := reading{create: create}
+	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
+	n := 0
 	for lines.Scan() {
 		n++
-		text := bytes.TrimSpace(lines.Bytes())
-		if len(text) == 0 {
-			continue
-		}
-		if isMetadata(text) {
-			err := meta.line(text, w)
-			if err == nil && w == nil && meta.file != nil {
-				err = begin()
-			}
-			if err != nil {
+		if text := bytes.TrimSpace(lines.Bytes()); len(text) > 0 {
+			if err := r.line(text); err != nil {
 				return fmt.Errorf("line %d: %w", n, err)
 			}
-			continue
-		}
-		var l line
-		if err := json.Unmarshal(text, &l); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
-		}
-		if l.Thread == nil || l.Time == nil {
-			return fmt.Errorf("line %d: not a sample: no thread_id or no timestamp", n)
-		}
-		var err error
-		if l.stack, err = seen.decode(l.Frames); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
-		}
-		l.Frames = nil
-		if w != nil {
-			err = put(&l)
-		} else if waiting = append(waiting, l); len(waiting) == lookahead {
-			err = begin()
-		}
-		if err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -179,15 +107,96 @@ func read(r io.Reader, create tach.Create) error {
 		}
 		return fmt.Errorf("line %d: %w", n+1, err)
 	}
-	if w == nil {
-		if err := begin(); err != nil {
+	if r.w == nil {
+		if err := r.begin(); err != nil {
 			return err
 		}
 	}
-	if !session.Markers {
-		return meta.end(w, nil)
+	if !r.session.Markers {
+		return r.meta.end(r.w, nil)
 	}
-	return meta.end(w, &session)
+	return r.meta.end(r.w, &r.session)
+}
+
+// A reading is one call of read.
+type reading struct {
+	create  tach.Create
+	w       *writer.Writer // nil: not made yet
+	waiting []line         // samples until then
+	stack   []tachyon.Frame
+	seen    stacks
+	session tachyon.Session // guessed
+	meta    metadata
+}
+
+// line takes a line that is not empty.
+func (r *reading) line(text []byte) error {
+	if isMetadata(text) {
+		err := r.meta.line(text, r.w)
+		if err == nil && r.w == nil && r.meta.file != nil {
+			err = r.begin()
+		}
+		return err
+	}
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return err
+	}
+	if l.Thread == nil || l.Time == nil {
+		return errors.New("not a sample: no thread_id or no timestamp")
+	}
+	var err error
+	if l.stack, err = r.seen.decode(l.Frames); err != nil {
+		return err
+	}
+	l.Frames = nil
+	if r.w != nil {
+		return r.put(&l)
+	}
+	if r.waiting = append(r.waiting, l); len(r.waiting) == lookahead {
+		return r.begin()
+	}
+	return nil
+}
+
+// begin makes the writer, and gives it the samples so far.
+func (r *reading) begin() (err error) {
+	start, interval := clock(r.waiting)
+	if f := r.meta.file; f != nil {
+		start, interval = f.Start, f.Interval
+	}
+	if r.w, err = r.create(start, interval); err != nil {
+		return err
+	}
+	if err := r.meta.begin(r.w); err != nil {
+		return err
+	}
+	for i := range r.waiting {
+		if err := r.put(&r.waiting[i]); err != nil {
+			return err
+		}
+	}
+	r.waiting = nil
+	return nil
+}
+
+// put writes a sample.
+func (r *reading) put(l *line) error {
+	if *l.Time > tachyon.MaxTime {
+		return fmt.Errorf("the timestamp %d is beyond the limit of %d", *l.Time, uint64(tachyon.MaxTime))
+	}
+	r.stack = r.stack[:0]
+	for _, f := range l.stack {
+		r.stack = append(r.stack, tachyon.Frame(f))
+	}
+	if l.Marker {
+		r.session.Markers = true
+	} else if l.Interpreter == tachyon.Runtime && tachyon.Status(l.Status)&tachyon.OnCPU == 0 {
+		r.session.System = true
+	}
+	return r.w.WriteFrames(&tachyon.Sample{
+		Thread: *l.Thread, Interpreter: l.Interpreter, Time: *l.Time, Status: tachyon.Status(l.Status),
+	}, r.stack)
 }
 
 // clock guesses the start and the interval from the first samples: the interval

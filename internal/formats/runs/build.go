@@ -161,7 +161,7 @@ func (b *builder) collect() error {
 		begin, end = begin-b.begin, end-b.begin
 		if sl.group.kind != ofProcess {
 			b.alive.add(begin, end)
-			if b.stacks.states[p.state] == stream.Runnable {
+			if b.stacks.states.List[p.state] == stream.Runnable {
 				b.runnable.add(begin, end)
 			}
 		}
@@ -248,7 +248,7 @@ func (b *builder) session() *Session {
 		End:      b.end - b.begin,
 		Interval: reader.Micros(h.Interval),
 		Metadata: b.src.Metadata(),
-		Frames:   b.stacks.frames.List(), Stacks: b.stacks.list, States: b.stacks.states,
+		Frames:   b.stacks.frames.List(), Stacks: b.stacks.list, States: b.stacks.states.List,
 		Alive: b.alive.means(), Runnable: b.runnable.means(),
 	}
 	if m := s.Metadata.Session; m != nil && !m.Start.IsZero() {

@@ -15,8 +15,7 @@ type stacks struct {
 	list     []Stack
 	children map[uint64]uint32 // by caller and frame
 	plain    []uint32          // by stack of the source, without a frame for the state: number; 0: not known yet
-	states   []string
-	number   map[string]uint32 // of states
+	states   stream.Table[string]
 	known    map[placeKey]place
 	latest   placeKey // the key that was found last
 	found    place
@@ -32,13 +31,13 @@ type placeKey struct {
 type place struct{ stack, state uint32 }
 
 func newStacks(src *stream.Source, o *Options) *stacks {
-	return &stacks{src: src, o: o, list: []Stack{{}}, children: map[uint64]uint32{}, number: map[string]uint32{}, known: map[placeKey]place{}}
+	return &stacks{src: src, o: o, list: []Stack{{}}, children: map[uint64]uint32{}, known: map[placeKey]place{}}
 }
 
 // of returns the place of a sample.
 func (t *stacks) of(s *stream.Sample) place {
 	key := placeKey{s.Stack, s.Status &^ tachyon.Moved}
-	if key == t.latest && len(t.states) > 0 {
+	if key == t.latest && len(t.states.List) > 0 {
 		return t.found
 	}
 	p, ok := t.known[key]
@@ -52,12 +51,7 @@ func (t *stacks) of(s *stream.Sample) place {
 
 func (t *stacks) make(key placeKey) place {
 	state := t.src.State(key.status, key.stack)
-	n, ok := t.number[state]
-	if !ok {
-		n = uint32(len(t.states))
-		t.number[state] = n
-		t.states = append(t.states, state)
-	}
+	n := t.states.Of(state)
 	stack := t.stack(key.stack)
 	if t.o.StateFrames && state != stream.Running && state != stream.Waiting && state != stream.NotSeen {
 		leaf := t.frames.List()[t.list[stack].Frame]

@@ -24,8 +24,7 @@ type steps struct {
 	depth  int // of the stacks of all sums
 	stacks *[]Stack
 
-	activities []activity
-	number     map[activity]uint32
+	activities stream.Table[activity]
 	sums       []stepSum
 	index      map[uint64]uint32 // of sums, by activity and step
 }
@@ -47,7 +46,7 @@ func (x *stepSum) key() uint64 { return uint64(x.activity)<<32 | uint64(x.step) 
 func newSteps(length time.Duration, o *Options, list *[]Stack) steps {
 	return steps{
 		width: max(1, length/maxSteps+1), most: o.Runs, frames: o.Frames, stacks: list,
-		number: map[activity]uint32{}, index: map[uint64]uint32{},
+		index: map[uint64]uint32{},
 	}
 }
 
@@ -81,22 +80,11 @@ func (st *steps) sum(t *track, p place, at, wall, cpu time.Duration) {
 	if wall == 0 {
 		return
 	}
-	x := stepSum{activity: intern(&st.activities, st.number, activity{t, p}), step: uint32(max(0, at) / st.width), wall: wall, cpu: cpu}
+	x := stepSum{activity: st.activities.Of(activity{t, p}), step: uint32(max(0, at) / st.width), wall: wall, cpu: cpu}
 	st.put(&x)
 	if len(st.sums) > st.most || st.frames > 0 && st.depth > st.frames {
 		st.double()
 	}
-}
-
-// intern returns the number of a value in a list, to which it is added if it is new.
-func intern[T comparable](list *[]T, number map[T]uint32, v T) uint32 {
-	n, ok := number[v]
-	if !ok {
-		n = uint32(len(*list))
-		number[v] = n
-		*list = append(*list, v)
-	}
-	return n
 }
 
 // put adds to a sum.
@@ -105,7 +93,7 @@ func (st *steps) put(x *stepSum) {
 	if !ok {
 		st.index[x.key()] = uint32(len(st.sums))
 		st.sums = append(st.sums, *x)
-		st.depth += int((*st.stacks)[st.activities[x.activity].place.stack].Depth)
+		st.depth += int((*st.stacks)[st.activities.List[x.activity].place.stack].Depth)
 		return
 	}
 	to := &st.sums[n]
@@ -136,7 +124,7 @@ func (st *steps) double() {
 func (st *steps) finish() {
 	tracks := map[*track]bool{}
 	for _, x := range st.sums {
-		d := st.activities[x.activity]
+		d := st.activities.List[x.activity]
 		tracks[d.track] = true
 		d.track.Runs = append(d.track.Runs, Run{Begin: time.Duration(x.step) * st.width, Wall: x.wall, CPU: x.cpu, Stack: d.place.stack, State: d.place.state})
 	}
