@@ -42,27 +42,13 @@ func cpu(f *facts) error {
 		return nil
 	}
 	cores := max(1, f.session.GOMAXPROCS)
-	at, hot := most(f.hot, byPlace)
+	at, _ := most(f.hot, byPlace)
 	used := float64(f.used) / float64(f.length)
 	queued := f.runnable + f.noCore
 	if f.byRequests() {
 		queued = f.askedQueue
 	}
-	evidence := []string{}
-	if hot > 0 {
-		evidence = append(evidence, fmt.Sprintf("%s of the CPU time of goroutines (%s) is in %s", profile.DurationText(hot), percent(float64(hot)/float64(max(1, f.computed))), profile.FuncName(at.function)))
-	}
-	evidence = append(evidence, fmt.Sprintf("%s goroutines on average waited for a core (runnable %s, no core %s)", f.average(f.runnable+f.noCore), profile.DurationText(f.runnable), profile.DurationText(f.noCore)))
-	lines := map[place]time.Duration{}
-	for _, s := range f.spots {
-		if s.state == profile.Runnable || s.state == profile.NoCore {
-			lines[s.place] += s.wall
-		}
-	}
-	if line, waited := most(lines, byPlace); 2*waited >= f.runnable+f.noCore && isProgram(line) {
-		evidence = append(evidence, fmt.Sprintf("%s of that at %s", percentOf(waited, f.runnable+f.noCore), line.text()))
-	}
-	x := Finding{Kind: CPU, Sure: Measured, Cost: queued, Share: f.share(queued), Evidence: evidence, Command: "report %s --weight cpu"}
+	x := Finding{Kind: CPU, Sure: Measured, Cost: queued, Share: f.share(queued), Evidence: f.cpuEvidence(), Command: "report %s --weight cpu"}
 	ran := f.noCore + f.used
 	others := float64(f.noCore) >= otherShare*float64(ran)
 	throttled, of := f.session.Throttled, max(f.length, f.session.ThrottledOf)
@@ -108,6 +94,24 @@ func cpu(f *facts) error {
 		f.add(x, at)
 	}
 	return nil
+}
+
+// cpuEvidence says where the CPU time is, and where goroutines waited for a core.
+func (f *facts) cpuEvidence() (evidence []string) {
+	if at, hot := most(f.hot, byPlace); hot > 0 {
+		evidence = append(evidence, fmt.Sprintf("%s of the CPU time of goroutines (%s) is in %s", profile.DurationText(hot), percent(float64(hot)/float64(max(1, f.computed))), profile.FuncName(at.function)))
+	}
+	evidence = append(evidence, fmt.Sprintf("%s goroutines on average waited for a core (runnable %s, no core %s)", f.average(f.runnable+f.noCore), profile.DurationText(f.runnable), profile.DurationText(f.noCore)))
+	lines := map[place]time.Duration{}
+	for _, s := range f.spots {
+		if s.state == profile.Runnable || s.state == profile.NoCore {
+			lines[s.place] += s.wall
+		}
+	}
+	if line, waited := most(lines, byPlace); 2*waited >= f.runnable+f.noCore && isProgram(line) {
+		evidence = append(evidence, fmt.Sprintf("%s of that at %s", percentOf(waited, f.runnable+f.noCore), line.text()))
+	}
+	return evidence
 }
 
 // feeds reports whether goroutines that waited for so long hand out work to others that compute on most cores, or would if other programs

@@ -39,13 +39,17 @@ type spot struct {
 	series    []float32
 }
 
-// A siteKey is a line at which goroutines wait for an object, as Lock.Sites has it.
-type siteKey struct {
+// A doing is a line, and what goroutines do or wait for there.
+type doing struct {
 	place
 	state string
 }
 
-// A site is the time of goroutines there.
+func byDoing(a, b doing) int {
+	return cmp.Or(byPlace(a.place, b.place), cmp.Compare(a.state, b.state))
+}
+
+// A site is the time of goroutines that wait for an object at a line, as Lock.Sites has it.
 type site struct {
 	asked time.Duration
 	spots map[place]time.Duration // by line of the program's own code
@@ -73,8 +77,8 @@ type facts struct {
 	hot, allocs map[place]time.Duration
 	entries     map[string]time.Duration // CPU time by the function that goroutines began with
 
-	sites  map[siteKey]*site
-	leaked map[spotKey]time.Duration // time of goroutines that leak, by place and state
+	sites  map[doing]*site
+	leaked map[doing]time.Duration // time of goroutines that leak, by place and state
 
 	channels    *locks.Locks // see otherSide
 	chainsKnown bool         // see chains
@@ -100,9 +104,8 @@ func newFacts(in Input) *facts {
 	if m := f.p.Metadata; m != nil {
 		f.session = m.Session
 	}
-	tell := in.Survey.Facts()
-	f.leaked, f.sites = map[spotKey]time.Duration{}, map[siteKey]*site{}
-	own := f.p.OwnFrames()
+	f.leaked, f.sites = map[doing]time.Duration{}, map[doing]*site{}
+	own, tell := f.p.OwnFrames(), in.Survey.Facts()
 	f.apart(own)
 	spots, operation := map[spotKey]*spot{}, operations(f.p)
 	for i := range f.p.Records {
@@ -118,17 +121,9 @@ func newFacts(in Input) *facts {
 		if of.Itself && poolWaits[of.Wait] == "" {
 			of.Wait, of.Peer = "", "" // its own server says why it is slow
 		}
-		key := spotKey{state: rec.State, wait: of.Wait, peer: of.Peer, itself: of.Itself}
+		key := spotKey{state: rec.State, op: spotOp(operation(rec), &of), wait: of.Wait, peer: of.Peer, itself: of.Itself}
 		if id, ok := own(rec.Stack); ok {
-			at := &f.p.Frames[id]
-			key.place = place{at.Func, at.File, int(at.Line)}
-		}
-		if key.op = operation(rec); key.op == opSleep && key.wait != "" {
-			key.op = "" // it waits, and looks now and then
-		} else if key.op == "" && (of.Time == syntax.Delay || of.Time == syntax.OneTick && of.Request) {
-			key.op = opSleep
-		} else if key.op == "" && of.Time != syntax.NoTime {
-			key.op = opTick
+			key.place = placeOf(&f.p.Frames[id])
 		}
 		f.compute(rec, key.place)
 		f.site(rec, &of, key.place)
@@ -138,25 +133,7 @@ func newFacts(in Input) *facts {
 			spots[key] = s
 			f.spots = append(f.spots, s)
 		}
-		s.wall += rec.Wall
-		s.asks = s.asks || of.Asks
-		s.cpu += rec.CPU
-		s.series = profile.Plus(s.series, rec.Series)
-		f.work += rec.Wall
-		queued := rec.State == profile.NoCore || rec.State == profile.Runnable
-		switch rec.State {
-		case profile.NoCore:
-			f.noCore += rec.Wall
-		case profile.Runnable:
-			f.runnable += rec.Wall
-		}
-		if of.Request {
-			s.asked += rec.Wall
-			f.asked += rec.Wall
-			if queued {
-				f.askedQueue += rec.Wall
-			}
-		}
+		f.count(s, rec, &of)
 	}
 	slices.SortStableFunc(f.spots, func(a, b *spot) int { return cmp.Compare(b.wall, a.wall) })
 	f.base, f.what = f.work, "the time of all goroutines that were not idle"
@@ -165,6 +142,44 @@ func newFacts(in Input) *facts {
 		f.base, f.what = f.asked, "the time of requests"
 	}
 	return f
+}
+
+// spotOp returns the operation of a record, given the one that its stack shows.
+func spotOp(op string, of *report.RecordFacts) string {
+	switch {
+	case op == opSleep && of.Wait != "":
+		return "" // it waits, and looks now and then
+	case op != "":
+		return op
+	case of.Time == syntax.Delay, of.Time == syntax.OneTick && of.Request:
+		return opSleep
+	case of.Time != syntax.NoTime:
+		return opTick
+	}
+	return ""
+}
+
+// count adds a record to its spot, and to the sums of all.
+func (f *facts) count(s *spot, rec *profile.Record, of *report.RecordFacts) {
+	s.wall += rec.Wall
+	s.asks = s.asks || of.Asks
+	s.cpu += rec.CPU
+	s.series = profile.Plus(s.series, rec.Series)
+	f.work += rec.Wall
+	queued := rec.State == profile.NoCore || rec.State == profile.Runnable
+	switch rec.State {
+	case profile.NoCore:
+		f.noCore += rec.Wall
+	case profile.Runnable:
+		f.runnable += rec.Wall
+	}
+	if of.Request {
+		s.asked += rec.Wall
+		f.asked += rec.Wall
+		if queued {
+			f.askedQueue += rec.Wall
+		}
+	}
 }
 
 // apart adds what is set apart: it has a part of the CPU time, and leaks have a finding.
@@ -176,8 +191,7 @@ func (f *facts) apart(own func([]uint32) (uint32, bool)) {
 				f.used += rec.CPU
 			}
 			if id, ok := own(rec.Stack); ok && kind == int(report.Leaked) {
-				at := &f.p.Frames[id]
-				f.leaked[spotKey{place: place{at.Func, at.File, int(at.Line)}, state: rec.State}] += rec.Wall
+				f.leaked[doing{placeOf(&f.p.Frames[id]), rec.State}] += rec.Wall
 			}
 		}
 	}
@@ -188,7 +202,7 @@ func (f *facts) site(rec *profile.Record, of *report.RecordFacts, own place) {
 	if of.Site.Func == "" {
 		return
 	}
-	key := siteKey{placeOfHolder(&of.Site), rec.State}
+	key := doing{placeOfHolder(&of.Site), rec.State}
 	x := f.sites[key]
 	if x == nil {
 		x = &site{spots: map[place]time.Duration{}}
@@ -202,8 +216,8 @@ func (f *facts) site(rec *profile.Record, of *report.RecordFacts, own place) {
 
 // ownOf returns the line of the program's own code of those that wait at a site.
 func (f *facts) ownOf(s *locks.Site) place {
-	at := place{s.Func, s.File, s.Line}
-	if x := f.sites[siteKey{at, s.Reason}]; x != nil {
+	at := placeOfSite(s)
+	if x := f.sites[doing{at, s.Reason}]; x != nil {
 		if own, _ := most(x.spots, byPlace); own.function != "" {
 			return own
 		}
@@ -303,11 +317,15 @@ func (f *facts) since(series []float32) int64 {
 	return 0
 }
 
+func placeOf(f *profile.Frame) place { return place{f.Func, f.File, int(f.Line)} }
+
+func placeOfSite(s *locks.Site) place { return place{s.Func, s.File, s.Line} }
+
 func placeOfHolder(h *locks.HolderFrame) place { return place{h.Func, h.File, h.Line} }
 
 // leaks reports whether goroutines that wait at a line leak.
 func (f *facts) leaks(site *locks.Site) bool {
-	return f.leaked[spotKey{place: f.ownOf(site), state: site.Reason}] > 0 || f.leaked[spotKey{place: place{site.Func, site.File, site.Line}, state: site.Reason}] > 0
+	return f.leaked[doing{f.ownOf(site), site.Reason}] > 0 || f.leaked[doing{placeOfSite(site), site.Reason}] > 0
 }
 
 // seriesAt returns when goroutines were at a place.

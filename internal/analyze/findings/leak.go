@@ -33,7 +33,7 @@ func growing(f *facts) error {
 		if g.Proven > 0 {
 			evidence, sure = fmt.Sprintf("the runtime has proved that %d wait forever", g.Proven), Measured
 		}
-		x := Finding{Kind: Leak, Text: text, Sure: sure, Cost: f.leaked[spotKey{place: at, state: g.Reason}], Command: "leaks %s", Evidence: []string{evidence}}
+		x := Finding{Kind: Leak, Text: text, Sure: sure, Cost: f.leaked[doing{at, g.Reason}], Command: "leaks %s", Evidence: []string{evidence}}
 		asked := f.callerOf(g.CreatedBy)
 		if asked.function != "" && !isProgram(at) {
 			x.Text += " What starts them is called at " + asked.text() + "."
@@ -62,8 +62,7 @@ func (f *facts) callerOf(function string) place {
 			continue
 		}
 		if id, ok := own(rec.Stack[in:]); ok {
-			fr := &f.p.Frames[id]
-			if at := (place{fr.Func, fr.File, int(fr.Line)}); isProgram(at) && at.function != function {
+			if at := placeOf(&f.p.Frames[id]); isProgram(at) && at.function != function {
 				times[at] += rec.Wall
 			}
 		}

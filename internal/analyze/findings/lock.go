@@ -40,7 +40,7 @@ func (f *facts) waited(x *locks.Lock) (sum time.Duration) {
 		return time.Duration(x.Waited)
 	}
 	for _, site := range x.Sites {
-		if s := f.sites[siteKey{place{site.Func, site.File, site.Line}, site.Reason}]; s != nil {
+		if s := f.sites[doing{placeOfSite(&site), site.Reason}]; s != nil {
 			sum += min(s.asked, site.Waited)
 		}
 	}
@@ -104,26 +104,18 @@ func (f *facts) lock(x *locks.Lock, waited time.Duration) {
 // past says what is done past a lock at the line at which others wait for it, as in a library that takes it. If it is what one goroutine at
 // most does, most of the time, the holder does it, also where holds are too short to tell one from the next.
 func (f *facts) past(at place) string {
-	type does struct {
-		place
-		state string
-	}
-	own, times := f.p.OwnFrames(), map[does]time.Duration{}
+	own, times := f.p.OwnFrames(), map[doing]time.Duration{}
 	for i := range f.p.Records {
 		rec := &f.p.Records[i]
 		if rec.System || !rec.OfGoroutine() || strings.HasPrefix(rec.State, "sync.") {
 			continue
 		}
-		calls := func(id uint32) bool {
-			x := &f.p.Frames[id]
-			return at == place{x.Func, x.File, int(x.Line)}
-		}
+		calls := func(id uint32) bool { return at == placeOf(&f.p.Frames[id]) }
 		if id, ok := own(rec.Stack); ok && slices.ContainsFunc(rec.Stack, calls) { // the library may call the program again
-			x := &f.p.Frames[id]
-			times[does{place{x.Func, x.File, int(x.Line)}, rec.State}] += rec.Wall
+			times[doing{placeOf(&f.p.Frames[id]), rec.State}] += rec.Wall
 		}
 	}
-	is, wall := most(times, func(a, b does) int { return cmp.Or(byPlace(a.place, b.place), strings.Compare(a.state, b.state)) })
+	is, wall := most(times, byDoing)
 	if float64(wall) < pastShare*float64(f.length) || wall > f.length+f.length/20 {
 		return ""
 	}

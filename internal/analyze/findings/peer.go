@@ -69,15 +69,7 @@ func peers(f *facts) error {
 		}
 		x.Text = fmt.Sprintf("%s wait for %s: %s, most of it at %s%s.", f.who(), what, f.part(waited), s.place.text(), sinceText(x.Since))
 		if f.byRequests() && f.Requests != nil && f.Requests.Count > 0 {
-			half := durationText(f.Requests.P50) + " or less"
-			if f.Requests.P50 == 0 { // it is a limit
-				half = "less than " + durationText(f.Requests.P50Below)
-			}
-			count := fmt.Sprint(f.Requests.Count)
-			if n := f.Requests.Number; !n.Known() {
-				count = fmt.Sprintf("at least %d", n.Low)
-			}
-			x.Evidence = append(x.Evidence, fmt.Sprintf("%s requests, half of them took %s", count, half))
+			x.Evidence = append(x.Evidence, halfTook(f.Requests))
 		}
 		if x.Command = "report %s --by peer"; s.state != "IO wait" { // another goroutine has the connection
 			x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
@@ -89,6 +81,19 @@ func peers(f *facts) error {
 		f.add(x, s.place)
 	}
 	return nil
+}
+
+// halfTook says how many requests there are, and how long half of them took.
+func halfTook(r *requests.Requests) string {
+	half := durationText(r.P50) + " or less"
+	if r.P50 == 0 { // it is a limit
+		half = "less than " + durationText(r.P50Below)
+	}
+	count := fmt.Sprint(r.Count)
+	if !r.Known() {
+		count = fmt.Sprintf("at least %d", r.Low)
+	}
+	return fmt.Sprintf("%s requests, half of them took %s", count, half)
 }
 
 // explained returns the share of the time of requests of which it is known already why they wait: what else they wait for is to be compared with

@@ -33,6 +33,45 @@ const (
 	waitCond = "sync.Cond.Wait"
 )
 
+// waitSums are the time of goroutines that wait for others, of which it is not known who they are, and of what goroutines do meanwhile.
+type waitSums struct {
+	sums    map[doing]time.Duration
+	asks    map[doing]bool
+	work    map[doing]time.Duration
+	working time.Duration
+	syncs   map[place]time.Duration // time that is in no request, by function
+	leads   map[place]time.Duration // time of requests, by line: one may write for others that wait there
+}
+
+func (f *facts) waitSums() *waitSums {
+	w := &waitSums{
+		sums: map[doing]time.Duration{}, asks: map[doing]bool{}, work: map[doing]time.Duration{},
+		syncs: map[place]time.Duration{}, leads: map[place]time.Duration{},
+	}
+	for _, s := range f.spots {
+		at := doing{s.place, s.state}
+		switch s.state {
+		case "chan receive", "select", waitCond, waitGroup:
+			if (s.wait == "" || s.wait == locks.EqualCall) && (!s.itself || f.byRequests()) && s.op == "" && s.function != "" {
+				w.sums[at] += f.of(s)
+				w.asks[at] = w.asks[at] || s.asks
+				continue
+			}
+		}
+		if s.op != opTick {
+			w.working += s.wall
+			w.work[at] += s.wall
+		}
+		switch {
+		case s.op == opSync && s.asked == 0:
+			w.syncs[place{function: s.function, file: s.file}] += s.wall
+		case s.op == opSync:
+			w.leads[s.place] += s.wall
+		}
+	}
+	return w
+}
+
 // waits says where most of the time is waited, if nothing else says why.
 func waits(f *facts) error {
 	for i := range f.found {
@@ -40,50 +79,22 @@ func waits(f *facts) error {
 			return nil
 		}
 	}
-	type key struct {
-		place
-		state string
-	}
-	sums := map[key]time.Duration{}
-	byKey := func(a, b key) int { return cmp.Or(byPlace(a.place, b.place), cmp.Compare(a.state, b.state)) }
-	asks, work, working := map[key]bool{}, map[key]time.Duration{}, time.Duration(0)
-	syncs := map[place]time.Duration{} // time that is in no request, by function
-	leads := map[place]time.Duration{} // time of requests, by line: one may write for others that wait there
-	for _, s := range f.spots {
-		switch s.state {
-		case "chan receive", "select", waitCond, waitGroup:
-			if (s.wait == "" || s.wait == locks.EqualCall) && (!s.itself || f.byRequests()) && s.op == "" && s.function != "" {
-				sums[key{s.place, s.state}] += f.of(s)
-				asks[key{s.place, s.state}] = asks[key{s.place, s.state}] || s.asks
-				continue
-			}
-		}
-		if s.op != opTick {
-			working += s.wall
-			work[key{s.place, s.state}] += s.wall
-		}
-		switch {
-		case s.op == opSync && s.asked == 0:
-			syncs[place{function: s.function, file: s.file}] += s.wall
-		case s.op == opSync:
-			leads[s.place] += s.wall
-		}
-	}
-	syncer, synced := most(syncs, byPlace)
-	order := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
-		return cmp.Or(cmp.Compare(sums[b], sums[a]), byKey(a, b))
+	w := f.waitSums()
+	order := slices.SortedFunc(maps.Keys(w.sums), func(a, b doing) int {
+		return cmp.Or(cmp.Compare(w.sums[b], w.sums[a]), byDoing(a, b))
 	})
+	usual, usually := most(w.syncs, byPlace)
 	disk := -1 // the number of the finding: one cause, wherever goroutines wait for it
 	some := time.Duration(workingAverage * float64(f.length))
 	for _, k := range order {
-		waited, syncer, synced := sums[k], syncer, synced
-		if leads[k.place] > synced {
-			syncer, synced = k.place, leads[k.place]
+		waited, syncer, synced := w.sums[k], usual, usually
+		if w.leads[k.place] > synced {
+			syncer, synced = k.place, w.leads[k.place]
 		}
 		onDisk := float64(synced) >= syncedShare*float64(f.length)
 		many := !f.byRequests() && float64(waited) >= waitingAverage*float64(f.length)
 		switch {
-		case f.byRequests() && (!f.worth(waited, peerShare) || working < some):
+		case f.byRequests() && (!f.worth(waited, peerShare) || w.working < some):
 		case onDisk && (f.byRequests() || many && k.state != "select" && f.worth(waited, syncWaitShare)):
 			if disk >= 0 {
 				if x := &f.found[disk]; len(x.Evidence) < 5 {
@@ -91,24 +102,29 @@ func waits(f *facts) error {
 				}
 				continue
 			}
-			x := Finding{Kind: Fsync, Cost: waited, Share: f.share(waited), Sure: Inferred, Since: f.since(f.seriesAt(k.place))}
-			x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s; meanwhile another goroutine waits until data are on the disk (fsync) for %s of the time, in %s.",
-				f.who(), k.state, k.place.text(), f.part(waited), sinceText(x.Since), percent(float64(synced)/float64(f.length)), profile.FuncName(syncer.function))
-			x.Evidence = []string{opWords[opSync].hint}
-			x.Command = "waits " + quoted(funcFlag(k.function)) + " %s"
-			x.about = []place{syncer}
 			disk = len(f.found)
-			f.add(x, k.place)
+			f.waitsForDisk(k, waited, syncer, synced)
 		case f.byRequests() && f.slow(waited, k.place, k.state) && !f.stays(waited), many && k.state == waitCond && f.worth(waited, waitingShare),
-			many && f.worth(waited, answerShare) && working >= some && !f.onCores(f.used+f.noCore) && (asks[k] || k.state == waitGroup):
+			many && f.worth(waited, answerShare) && w.working >= some && !f.onCores(f.used+f.noCore) && (w.asks[k] || k.state == waitGroup):
 			meanwhile := ""
-			if does, wall := most(work, byKey); does.function != "" && 2*wall >= working && wall >= some {
+			if does, wall := most(w.work, byDoing); does.function != "" && 2*wall >= w.working && wall >= some {
 				meanwhile = fmt.Sprintf("; meanwhile %s goroutines on average %s", f.average(wall), f.activity(does.state, does.place))
 			}
 			f.waitsAt(k.place, k.state, waited, meanwhile)
 		}
 	}
 	return nil
+}
+
+// waitsForDisk says that goroutines wait at a place for one that waits for the disk.
+func (f *facts) waitsForDisk(at doing, waited time.Duration, syncer place, synced time.Duration) {
+	x := Finding{Kind: Fsync, Cost: waited, Share: f.share(waited), Sure: Inferred, Since: f.since(f.seriesAt(at.place))}
+	x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s; meanwhile another goroutine waits until data are on the disk (fsync) for %s of the time, in %s.",
+		f.who(), at.state, at.text(), f.part(waited), sinceText(x.Since), percent(float64(synced)/float64(f.length)), profile.FuncName(syncer.function))
+	x.Evidence = []string{opWords[opSync].hint}
+	x.Command = "waits " + quoted(funcFlag(at.function)) + " %s"
+	x.about = []place{syncer}
+	f.add(x, at.place)
 }
 
 // waitsAt says that most of the time is waited at a place, for what is not known, and what others do meanwhile.

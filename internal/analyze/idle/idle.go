@@ -56,10 +56,10 @@ type Idle struct {
 	states  analyze.States[idleState]
 	stacks  []idleStack // by stack
 	frames  []idleFrame // by frame
-	entries map[string]uint32
+	entries stream.Table[string]
 	sites   map[stackSite]uint32 // the first stack there
-	callers map[callerOf]uint32  // numbers of functions with their callers
-	peers   map[int32]string     // as Source.Peers, once one is asked for
+	callers stream.Table[callerOf]
+	peers   map[int32]string // as Source.Peers, once one is asked for
 
 	groups []idleGroup
 	group  map[groupKey]uint32 // number + 1
@@ -130,10 +130,10 @@ type groupKey struct{ creator, entry, runs uint32 }
 // profiled program, by its name in the profile; it may be nil.
 func New(src *stream.Source, read func(name string) *source.File) *Idle {
 	return &Idle{
-		src: src, texts: syntax.NewSources(read), entries: map[string]uint32{}, processes: uint64(src.ProcessCount()),
+		src: src, texts: syntax.NewSources(read), processes: uint64(src.ProcessCount()),
 		states: analyze.NewStates(src, func(s *idleState) bool { return s.waits && s.key != NotIdle }),
 		sites:  map[stackSite]uint32{}, group: map[groupKey]uint32{}, wait: map[waitOf]Key{},
-		spot: map[spotOf]uint32{}, callers: map[callerOf]uint32{}, began: map[idleProcess]bool{},
+		spot: map[spotOf]uint32{}, began: map[idleProcess]bool{},
 	}
 }
 
@@ -200,6 +200,11 @@ func (f *Idle) Add(s *stream.Sample) Key {
 		st.key = NotIdle
 		return NotIdle
 	}
+	return f.waitKey(st, at, s, wall, same)
+}
+
+// waitKey returns the key of a goroutine's wait, and adds time to it. same says that the goroutine was in it in its previous sample.
+func (f *Idle) waitKey(st *idleState, at *idleStack, s *stream.Sample, wall uint64, same bool) Key {
 	switch at.kind {
 	case idleAlways:
 		st.key = KnownIdle

@@ -190,24 +190,11 @@ type callerOf struct {
 
 // caller returns the number of a function with its callers.
 func (f *Idle) caller(function string, stack uint32) uint32 {
-	at := callerOf{function, stack}
-	n, ok := f.callers[at]
-	if !ok {
-		n = uint32(len(f.callers) + 1)
-		f.callers[at] = n
-	}
-	return n
+	return f.callers.Of(callerOf{function, stack}) + 1
 }
 
 // entry returns the number of a function with which goroutines begin.
-func (f *Idle) entry(name string) uint32 {
-	n, ok := f.entries[name]
-	if !ok {
-		n = uint32(len(f.entries) + 1)
-		f.entries[name] = n
-	}
-	return n
-}
+func (f *Idle) entry(name string) uint32 { return f.entries.Of(name) + 1 }
 
 // idleFrame is what is known about a frame.
 type idleFrame struct {

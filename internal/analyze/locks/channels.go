@@ -99,12 +99,7 @@ func (l *Sums) channelOps(s *siteSums) (keys []syntax.Key) {
 
 // opsAt returns the keys of what goroutines wait for at a site, by one of the ways to make keys.
 func (l *Sums) opsAt(s *siteSums, keysOf func(*syntax.Func, syntax.Op) []syntax.Key) (keys []syntax.Key) {
-	file := l.sources.File(&s.frame)
-	if file == nil {
-		return nil
-	}
-	line := int(s.frame.Line)
-	x := file.Of(&s.frame)
+	line, x := int(s.frame.Line), l.sources.Func(&s.frame)
 	if x == nil {
 		return nil
 	}
@@ -179,11 +174,7 @@ func (h *holdIndex) signals(sends, receives *siteSums) bool {
 	if sends.reason != "select" || receives.reason != "chan receive" || h.sources.Offers(&sends.frame) == nil {
 		return false
 	}
-	file := h.sources.File(&receives.frame)
-	if file == nil {
-		return false
-	}
-	x := file.Of(&receives.frame)
+	x := h.sources.Func(&receives.frame)
 	return x != nil && slices.ContainsFunc(x.Ops, func(op syntax.Op) bool {
 		return op.Line == int(receives.frame.Line) && op.Does == syntax.DoesReceive && op.Signal
 	})

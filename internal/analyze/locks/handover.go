@@ -54,11 +54,8 @@ func since(list []waitEnd, at uint64) []waitEnd {
 func (s *sweep) handOver(all []waitEnd) {
 	ends := map[int32][]waitEnd{} // by key
 	for _, e := range all {
-		keys := s.objects[e.object]
-		for _, list := range [][]int32{keys.exact, keys.weak} {
-			for _, key := range list {
-				ends[key] = append(ends[key], e)
-			}
+		for key := range s.objects[e.object].all {
+			ends[key] = append(ends[key], e)
 		}
 	}
 	slack := s.tick / 2

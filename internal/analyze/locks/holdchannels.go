@@ -44,15 +44,11 @@ func (s *sweep) settleChannel(c *contended, at uint64) {
 		y := x
 		y.time = x.time/count + rest
 		rest = 0
-		y.how, y.goroutine = how, s.w.goroutines[sec.goroutine]
-		if how == unknown { // each its own
+		if y.how = how; how == unknown { // each its own
 			y.how = max(inferred, sec.how)
 		}
 		y.short = s.keys[sec.key].Op.IsChannel() && sec.end-sec.begin < 2*s.tick
-		if now := s.now[sec.goroutine]; now > 0 {
-			stretch := s.w.stretches.At(now - 1)
-			y.stack, y.state = stretch.stack, s.Source.State(stretch.status, stretch.stack)
-		}
+		s.sayWho(&y, sec)
 		s.charge(&y)
 	}
 }
@@ -91,14 +87,7 @@ func (s *sweep) across(c *contended) (list []int32, how how) {
 		list = some
 		return len(list) > 0
 	}
-	was := func(sec *section) bool {
-		for _, o := range c.side.objects {
-			if _, ok := s.Sums.seen[objectGoroutine{s.w.goroutines[sec.goroutine], o}]; ok {
-				return true
-			}
-		}
-		return false
-	}
+	was := func(sec *section) bool { return s.waitedFor(s.w.goroutines[sec.goroutine], c.side.objects) }
 	any := func(*section) bool { return true }
 	switch {
 	case add(c.keys.exact, func(sec *section) bool { return sec.object == c.object || sec.object == 0 && c.keys.sides.only }),

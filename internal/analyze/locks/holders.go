@@ -233,10 +233,8 @@ func (s *sweep) wait(x *stretch, at uint64, begins bool) {
 		c = &contended{object: object, keys: s.objects[object], waiters: map[int32]int{}, last: at, since: at}
 		s.waiting[object] = c
 		if c.keys.sides == nil {
-			for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
-				for _, key := range list {
-					s.byKey[key] = append(s.byKey[key], c)
-				}
+			for key := range c.keys.all {
+				s.byKey[key] = append(s.byKey[key], c)
 			}
 		}
 	}
@@ -262,15 +260,13 @@ func (s *sweep) wait(x *stretch, at uint64, begins bool) {
 	if len(c.waiters) > 0 {
 		return
 	}
-	if s.settleChannel(c, at); c.keys.sides != nil {
-		delete(s.waiting, object)
+	s.settleChannel(c, at)
+	delete(s.waiting, object)
+	if c.keys.sides != nil {
 		return
 	}
-	delete(s.waiting, object)
-	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
-		for _, key := range list {
-			s.byKey[key] = slices.DeleteFunc(s.byKey[key], func(x *contended) bool { return x == c })
-		}
+	for key := range c.keys.all {
+		s.byKey[key] = slices.DeleteFunc(s.byKey[key], func(x *contended) bool { return x == c })
 	}
 }
 
@@ -290,14 +286,19 @@ func (s *sweep) settle(c *contended, at uint64) {
 	}
 	if n, how := s.holder(c); n >= 0 {
 		sec := &s.w.sections[n]
-		x.how, x.goroutine = how, s.w.goroutines[sec.goroutine]
-		x.short = (sec.end-sec.begin)/uint64(sec.handovers+1) < 2*s.tick
-		if at := s.now[sec.goroutine]; at > 0 {
-			stretch := s.w.stretches.At(at - 1)
-			x.stack, x.state = stretch.stack, s.Source.State(stretch.status, stretch.stack)
-		}
+		x.how, x.short = how, (sec.end-sec.begin)/uint64(sec.handovers+1) < 2*s.tick
+		s.sayWho(&x, sec)
 	}
 	s.charge(&x)
+}
+
+// sayWho sets the goroutine of a charge, which is that of a section, and what it does now.
+func (s *sweep) sayWho(x *charge, sec *section) {
+	x.goroutine = s.w.goroutines[sec.goroutine]
+	if now := s.now[sec.goroutine]; now > 0 {
+		stretch := s.w.stretches.At(now - 1)
+		x.stack, x.state = stretch.stack, s.Source.State(stretch.status, stretch.stack)
+	}
 }
 
 // holder returns the section of the goroutine that holds an object now, or -1.
@@ -318,12 +319,10 @@ func (s *sweep) holder(c *contended) (int32, how) {
 			best = n
 		}
 	}
-	for _, list := range [][]int32{c.keys.exact, c.keys.weak} {
-		for _, key := range list {
-			for _, n := range s.inside[key] {
-				if s.w.sections[n].object == c.object && c.waiters[s.w.sections[n].goroutine] == 0 {
-					consider(n)
-				}
+	for key := range c.keys.all {
+		for _, n := range s.inside[key] {
+			if s.w.sections[n].object == c.object && c.waiters[s.w.sections[n].goroutine] == 0 {
+				consider(n)
 			}
 		}
 	}

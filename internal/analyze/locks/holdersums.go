@@ -59,6 +59,8 @@ type HolderFrame struct {
 	Line int    `json:"line"`
 }
 
+func holderFrame(f *tachyon.Frame) HolderFrame { return HolderFrame{f.Func, f.File, int(f.Line)} }
+
 const (
 	// mostHolderStacks is the number of stacks of a lock's holders in a result.
 	mostHolderStacks = 20
@@ -184,8 +186,7 @@ func (l *Sums) holder(sums *objectSums) *Holder {
 	for _, key := range list[:min(len(list), mostHolderStacks)] {
 		s := HolderStack{Time: reader.Micros(h.stacks[key]), State: key.state, Frames: []HolderFrame{}}
 		for at := key.stack; at != 0; at = l.Caller(at) {
-			f := l.Leaf(at)
-			s.Frames = append(s.Frames, HolderFrame{f.Func, f.File, int(f.Line)})
+			s.Frames = append(s.Frames, holderFrame(l.Leaf(at)))
 		}
 		out.Stacks = append(out.Stacks, s)
 	}
@@ -198,7 +199,7 @@ func (l *Sums) holderLines(list []holderStack, h *holderSums) []HolderLine {
 	for _, key := range list {
 		x := HolderLine{State: key.state}
 		if f := l.ProgramFrame(key.stack); f != nil {
-			x.HolderFrame = HolderFrame{f.Func, f.File, int(f.Line)}
+			x.HolderFrame = holderFrame(f)
 		}
 		sums[x] += h.stacks[key]
 	}

@@ -49,6 +49,17 @@ type objectKeys struct {
 	sides       *channelSides // nil unless it is a channel
 }
 
+// all yields the keys, the exact ones first.
+func (k *objectKeys) all(yield func(int32) bool) {
+	for _, list := range [][]int32{k.exact, k.weak} {
+		for _, key := range list {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
 // root kinds of keys of locks whose text is not here.
 const (
 	rootFunc = "locks in" // path is a function that was seen locking
@@ -106,11 +117,7 @@ func newHoldIndex(l *Sums) *holdIndex {
 // takes returns the function that a frame is in and what it locks at the frame's line, nil if the text
 // does not say it.
 func (h *holdIndex) takes(f *tachyon.Frame) (*syntax.Func, *syntax.Op) {
-	file := h.sources.File(f)
-	if file == nil {
-		return nil, nil
-	}
-	x := file.Of(f)
+	x := h.sources.Func(f)
 	if x == nil {
 		return nil, nil
 	}

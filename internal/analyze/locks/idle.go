@@ -60,11 +60,7 @@ func (l *Sums) settleIdle() {
 		site := l.twinOf[twin.object]
 		site.waited += twin.waited
 		site.waits += twin.waits
-		site.sums.waited += twin.waited
-		site.sums.waits += twin.waits
-		if twin.sums.longest > site.sums.longest {
-			site.sums.longest, site.sums.told = twin.sums.longest, twin.sums.told
-		}
+		site.sums.plus(twin.sums)
 		if l.counted != nil {
 			l.counted.move(twin.number, site.number)
 		}
@@ -102,7 +98,7 @@ func (l *Sums) ofCollector(stack uint32) bool {
 
 // isAnswer reports whether goroutines wait at a site for what somebody else answers, in a library: nobody holds that.
 func (s *siteSums) isAnswer() bool {
-	k := knownIn[profile.FuncName(s.frame.Func)]
+	k := Known(s.frame.Func)
 	if k == nil || !isChannel(s.kind) {
 		return false
 	}

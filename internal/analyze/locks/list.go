@@ -96,5 +96,5 @@ func (x *Lock) IsLock() bool { return analyze.IsLock(x.Kind) }
 
 // LikeLock reports whether it is one, or a channel that is used like one.
 func (x *Lock) LikeLock() bool {
-	return analyze.IsLock(x.Kind) || x.Holder != nil && x.Holder.Role == RoleHolds
+	return x.IsLock() || x.Holder != nil && x.Holder.Role == RoleHolds
 }

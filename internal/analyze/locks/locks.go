@@ -15,6 +15,7 @@ package locks
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
@@ -326,6 +327,15 @@ func (l *Sums) newSite(key siteKey, p waitPoint) *siteSums {
 	return site
 }
 
+// plus adds the waits for another object, but not its sites and goroutines.
+func (o *objectSums) plus(x *objectSums) {
+	o.waited += x.waited
+	o.waits += x.waits
+	if x.longest > o.longest {
+		o.longest, o.told = x.longest, x.told
+	}
+}
+
 // join gives waits for objects without number to the object that is the only one with a number at the
 // same site.
 func (l *Sums) join() {
@@ -354,14 +364,18 @@ func (l *Sums) join() {
 		delete(l.sums, site.object)
 		site.object, site.sums = to, sums
 		sums.sites = append(sums.sites, site)
-		sums.waited += from.waited
+		sums.plus(from)
 		sums.bySite += from.waited
-		sums.waits += from.waits
-		if from.longest > sums.longest {
-			sums.longest, sums.told = from.longest, from.told
-		}
 		sums.goroutines = max(sums.goroutines, from.goroutines)
 	}
+}
+
+// waitedFor reports whether a goroutine was seen waiting for one of several objects.
+func (l *Sums) waitedFor(goroutine uint64, objects []int32) bool {
+	return slices.ContainsFunc(objects, func(o int32) bool {
+		_, ok := l.seen[objectGoroutine{goroutine, o}]
+		return ok
+	})
 }
 
 // main returns the site with the most waited time, nil if there is none.

@@ -70,11 +70,7 @@ func (h *holdIndex) poolLines(f *tachyon.Frame) (in []poolLines) {
 	if len(h.pools.calls) == 0 || profile.CodeOf(f) != profile.ProgramCode {
 		return nil
 	}
-	file := h.sources.File(f)
-	if file == nil {
-		return nil
-	}
-	x := file.Of(f)
+	x := h.sources.Func(f)
 	if x == nil {
 		return nil
 	}
@@ -184,18 +180,14 @@ func (w *waitChains) hasOne(stack uint32, p *pool) *tachyon.Frame {
 
 // poolKey returns the key of an expression in a frame's function, or of what the frame's line calls a method of.
 func (w *waitChains) poolKey(f *tachyon.Frame, on ast.Expr) syntax.Key {
-	file := w.sources.File(f)
-	if file == nil {
-		return syntax.Key{}
-	}
-	x := file.Of(f)
+	x := w.sources.Func(f)
 	if x == nil {
 		return syntax.Key{}
 	}
 	if on == nil {
 		ast.Inspect(x.Body, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok && on == nil {
-				if method, ok := call.Fun.(*ast.SelectorExpr); ok && file.Line(method.Sel.Pos()) == int(f.Line) {
+				if method, ok := call.Fun.(*ast.SelectorExpr); ok && x.File.Line(method.Sel.Pos()) == int(f.Line) {
 					if _, chained := method.X.(*ast.CallExpr); !chained {
 						on = method.X
 					}

@@ -239,15 +239,15 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 	for key, n := range nodes {
 		n.forgetChance()
 		x := WaitNode{
-			Time: reader.Micros(n.time), State: key.state, HolderFrame: HolderFrame{key.frame.Func, key.frame.File, int(key.frame.Line)},
+			Time: reader.Micros(n.time), State: key.state, HolderFrame: holderFrame(&key.frame),
 			Role: key.role, Known: [...]string{"", "inferred", "seen"}[key.how], Alone: reader.Micros(n.alone), Unknown: reader.Micros(n.unknown),
 			Cycle: key.cycle, Object: max(0, key.object), Next: w.result(n.next),
 		}
-		if key.in != (tachyon.Frame{}) {
-			x.In = &HolderFrame{key.in.Func, key.in.File, int(key.in.Line)}
+		if in := holderFrame(&key.in); in != (HolderFrame{}) {
+			x.In = &in
 		}
-		if key.has != (tachyon.Frame{}) {
-			x.Has = &HolderFrame{key.has.Func, key.has.File, int(key.has.Line)}
+		if has := holderFrame(&key.has); has != (HolderFrame{}) {
+			x.Has = &has
 		}
 		if key.known != nil {
 			x.Name = key.known.what + w.inUse[key.known].text(key.known)

@@ -184,15 +184,7 @@ func (w *waitChains) wasAt(goroutine uint64, site *siteSums) bool {
 		return false
 	}
 	side := w.holdIndex.objects[site.object].sides.of[site.reason]
-	if side == nil {
-		return false
-	}
-	for _, o := range side.objects {
-		if _, ok := w.Sums.seen[objectGoroutine{goroutine, o}]; ok {
-			return true
-		}
-	}
-	return false
+	return side != nil && w.Sums.waitedFor(goroutine, side.objects)
 }
 
 // answerer returns the child of a goroutine that ends its wait by an answer: the only one that ended when the wait did, of those that the

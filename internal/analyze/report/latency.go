@@ -34,8 +34,8 @@ type latency struct {
 // maxParts bounds the memory of a latency, 48 bytes each.
 const maxParts = 1 << 20
 
-// FuncIdle is the frame of time in which no goroutine had anything to do.
-const FuncIdle = "[idle]"
+// funcIdle is the frame of time in which no goroutine had anything to do.
+const funcIdle = "[idle]"
 
 // newLatency reads the samples to know how many do what at each instant. If idles is nil, it reads them before that to know what is idle.
 func newLatency(src *stream.Source, o Options, idles *idle.Idle, a *apart) (*latency, error) {
@@ -134,7 +134,7 @@ func (l *latency) samples() iter.Seq2[*stream.Sample, error] {
 			return
 		}
 		if going && l.unused > 0 {
-			stack := l.src.Synthetic(FuncIdle)
+			stack := l.src.Synthetic(funcIdle)
 			yield(&stream.Sample{Interpreter: tachyon.Process, Stack: stack, Time: l.start + l.end, Wall: time.Duration(1000 * l.unused), NotSeen: true}, nil)
 		}
 	}

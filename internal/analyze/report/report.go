@@ -98,6 +98,17 @@ func (s *Survey) IsApart(r *profile.Record) bool {
 	return s.Profile.HasApart && !s.Rests(r) && s.apart.ofRecord(r) != NotApart
 }
 
+// OpenSurvey is NewSurvey of a source that open returns.
+func OpenSurvey(open func(stream.Options) (*stream.Source, error), o Options, read func(name string) *source.File) (*Survey, error) {
+	so := o.Stream()
+	so.Unselected = true
+	src, err := open(so)
+	if err != nil {
+		return nil, err
+	}
+	return NewSurvey(src, o, read)
+}
+
 // NewSurvey is NewProfile, Find and most of Find in one reading. read is Options.Source.
 func NewSurvey(src *stream.Source, o Options, read func(name string) *source.File) (*Survey, error) {
 	o.Source = read

@@ -81,7 +81,7 @@ func TestLatency(t *testing.T) {
 	src := analyzetest.SamplesOf(t, Options{}.Stream(), f).Source
 	report, rows := reportOf(t, src, Options{Weight: "latency"}, profile.ReportOptions{})
 	testenv.Same(t, "the shares together", report.Total.Round(2*time.Millisecond), 13*time.Second)
-	nearly(t, rows, map[string]time.Duration{"main.serial": 9 * time.Second, "main.parallel": time.Second, "[IO wait]": 2 * time.Second, FuncIdle: time.Second})
+	nearly(t, rows, map[string]time.Duration{"main.serial": 9 * time.Second, "main.parallel": time.Second, "[IO wait]": 2 * time.Second, funcIdle: time.Second})
 	_, rows = reportOf(t, src, Options{Weight: "cpu"}, profile.ReportOptions{})
 	got := rows["main.parallel"].Self
 	testenv.FailIf(t, !analyzetest.Near(got, 128*time.Second, 0.001, 128*time.Second) || rows["[IO wait]"].Name != "", "by CPU: %v", rows)

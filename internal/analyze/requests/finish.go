@@ -1,6 +1,8 @@
 package requests
 
 import (
+	"slices"
+
 	"github.com/gotach/profiler/internal/analyze"
 )
 
@@ -68,14 +70,15 @@ func (f *finder) useReads() {
 	// longer if the machine is busy.
 	type handlerEnd struct{ last, after uint64 } // after is 0 if the end is not known
 	ends := make([]handlerEnd, len(f.lives.all))
-	routes := make([]int32, len(f.lives.all)) // by life: the request's route + 1; 0: unknown, -1: it is not shown
+	unknown := f.routes.Of(route{kind: analyze.KindHTTP})
+	routes := slices.Repeat([]uint32{unknown}, len(f.lives.all)) // by life: the request's route
+	hidden := make([]bool, len(f.lives.all))                     // by life: the request is not shown
 	for r := range f.list.All() {
 		if r.read == 0 {
 			continue
 		}
 		x := f.lives.all[r.read-1].request()
-		if routes[r.read-1] = r.route + 1; r.aside {
-			routes[r.read-1] = -1
+		if routes[r.read-1], hidden[r.read-1] = r.route, r.aside; r.aside {
 			continue
 		}
 		if r.joined {
@@ -89,7 +92,6 @@ func (f *finder) useReads() {
 		r.last = max(r.last, min(x.last, r.after))
 		r.after = max(r.last, min(r.after, x.after))
 	}
-	unknown := f.newRoute(route{kind: analyze.KindHTTP})
 	var selected []bool // by life; nil: all
 	if f.Source.Selects() {
 		selected = make([]bool, len(f.lives.all))
@@ -100,13 +102,11 @@ func (f *finder) useReads() {
 		}
 	}
 	for i := range f.lives.all {
-		if selected != nil && !selected[i] || routes[i] < 0 {
+		if selected != nil && !selected[i] || hidden[i] {
 			continue
 		}
 		x := f.lives.all[i].request()
-		if x.route = unknown; routes[i] > 0 {
-			x.route = routes[i] - 1
-		}
+		x.route = routes[i]
 		if x.last == 0 || x.before == f.Until {
 			continue // not in the part of the profile that is read
 		}

@@ -8,14 +8,14 @@ type request struct {
 	before, first uint64
 	last, after   uint64
 	goroutine     uint64
-	read          int32 // of an HTTP/1 connection: index into lives.all + 1
-	route         int32 // index into finder.routes
-	open          bool  // it lasts at the end of the profile
-	dropped       bool  // unknown for how long it lasted, or not selected
-	aside         bool  // of a kind that is not shown, if there are others
-	debug         bool  // it looks at the program itself
-	joined        bool  // it may be several that followed one another
-	selected      bool  // it has a sample that is selected
+	read          int32  // of an HTTP/1 connection: index into lives.all + 1
+	route         uint32 // index into finder.routes
+	open          bool   // it lasts at the end of the profile
+	dropped       bool   // unknown for how long it lasted, or not selected
+	aside         bool   // of a kind that is not shown, if there are others
+	debug         bool   // it looks at the program itself
+	joined        bool   // it may be several that followed one another
+	selected      bool   // it has a sample that is selected
 }
 
 // length returns how long the request took, in the middle of what is possible.

@@ -75,10 +75,7 @@ func (r *requestSums) repeat(s *analyze.Sample, number int32) {
 
 // lineOf returns the number of the line at which a sample waits, 0 if it has none.
 func (r *requestSums) lineOf(s *analyze.Sample) uint32 {
-	if n := r.Stacks(); len(r.again.lines) < n {
-		r.again.lines = append(r.again.lines, make([]uint32, n-len(r.again.lines))...)
-	}
-	if n := r.again.lines[s.Stack]; n != 0 {
+	if n := *analyze.At(&r.again.lines, s.Stack, r.Stacks()); n != 0 {
 		return n
 	}
 	key := repeatKey{state: r.Source.State(s.Status, s.Stack)}

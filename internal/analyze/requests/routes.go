@@ -24,22 +24,12 @@ type route struct {
 }
 
 // route returns the number of the route that a stack is in.
-func (f *finder) route(stack uint32, a *anchor) int32 {
+func (f *finder) route(stack uint32, a *anchor) uint32 {
 	r := route{kind: a.kind, name: a.function}
 	if f.o.Func == nil {
 		f.handler(stack, a, &r)
 	}
-	return f.newRoute(r)
-}
-
-func (f *finder) newRoute(r route) int32 {
-	n, ok := f.routeOf[r]
-	if !ok {
-		n = int32(len(f.routes))
-		f.routeOf[r] = n
-		f.routes = append(f.routes, r)
-	}
-	return n
+	return f.routes.Of(r)
 }
 
 // handler sets all of a route but its kind, which it changes to KindConnect.

@@ -71,7 +71,7 @@ func (f *finder) groups() (kinds [2][analyze.KindCount]*requestGroup, handlers [
 		return g
 	}
 	for _, r := range f.lengths(true) {
-		at, debug := f.routes[r.route], analyze.Int(r.debug)
+		at, debug := f.routes.List[r.route], analyze.Int(r.debug)
 		name := at.name
 		if f.wrappers[name] {
 			name = ""

@@ -29,14 +29,12 @@ type finder struct {
 	estimated   *lengths
 	estimatedOf []*request
 
-	routes   []route
-	routeOf  map[route]int32
-	routeAt  []int32         // by stack: number of its route + 1; 0: not known yet
+	routes   stream.Table[route]
+	routeAt  []uint32        // by stack: number of its route + 1; 0: not known yet
 	wrappers map[string]bool // functions of the program that call handlers
 
-	anchors  []uint32 // by stack: index into kinds of calls + 1; 0: not known yet
-	calledAs []anchor
-	numberOf map[anchor]uint32
+	anchors  []uint32 // by stack: number of its anchor + 1; 0: not known yet
+	calledAs stream.Table[anchor]
 	calls    analyze.States[call]
 	lives    lives
 	unseen   uint64 // times between two samples in which an HTTP/1 connection served requests that have no sample
@@ -80,7 +78,7 @@ type call struct {
 func newFinder(s *analyze.Samples, o Options) *finder {
 	return &finder{
 		Samples: s, o: o, splits: true, calls: analyze.NewStates(s.Source, func(c *call) bool { return c.in || c.span != 0 || c.behind != 0 }), lives: lives{Samples: s},
-		values: map[*stream.Labels]int32{}, number: map[string]int32{}, numberOf: map[anchor]uint32{}, routeOf: map[route]int32{}, wrappers: map[string]bool{}, idle: idle.New(s.Source, nil),
+		values: map[*stream.Labels]int32{}, number: map[string]int32{}, wrappers: map[string]bool{}, idle: idle.New(s.Source, nil),
 	}
 }
 
@@ -154,7 +152,7 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 		return -1, err
 	}
 	a, served := f.anchor(s.Stack), c.conn.request(&f.lives, s, c.in)
-	called := &f.calledAs[a]
+	called := &f.calledAs.List[a]
 	if c.in && (a != c.anchor || served != c.served) {
 		f.list.At(c.request).dropped = called.gap
 		f.list.At(c.request).ends(s.At)
@@ -188,10 +186,11 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 			f.parts.Add(began)
 		}
 	}
-	if n := f.routeOfStack(s.Stack, called); f.routes[n].depth > f.routes[r.route].depth || r.last == 0 {
+	n := f.routeOfStack(s.Stack, called)
+	if f.routes.List[n].depth > f.routes.List[r.route].depth || r.last == 0 {
 		r.route = n
 	}
-	r.debug = r.debug || f.routes[f.routeAt[s.Stack]-1].debug
+	r.debug = r.debug || f.routes.List[n].debug
 	r.goesOn(s)
 	if second && r.first == s.Begin() {
 		r.first = s.At
@@ -219,7 +218,7 @@ func (f *finder) mayFollow(c *call, s *analyze.Sample, served int32) bool {
 }
 
 // routeOfStack returns the number of the route of a stack that is in a call.
-func (f *finder) routeOfStack(stack uint32, called *anchor) int32 {
+func (f *finder) routeOfStack(stack uint32, called *anchor) uint32 {
 	if *analyze.At(&f.routeAt, stack, f.Stacks()) == 0 {
 		f.routeAt[stack] = f.route(stack, called) + 1
 	}
@@ -228,10 +227,10 @@ func (f *finder) routeOfStack(stack uint32, called *anchor) int32 {
 
 // kindOf returns the kind of a request, an index into analyze.RequestKinds.
 func (f *finder) kindOf(r *request) uint8 {
-	if len(f.routes) == 0 {
+	if len(f.routes.List) == 0 {
 		return analyze.KindHTTP
 	}
-	return f.routes[r.route].kind
+	return f.routes.List[r.route].kind
 }
 
 // again reports whether the goroutine waits where it has waited before in the same call, and has run
@@ -275,12 +274,7 @@ func (f *finder) anchor(stack uint32) uint32 {
 }
 
 func (f *finder) setAnchor(stack uint32, a anchor) uint32 {
-	n, ok := f.numberOf[a]
-	if !ok {
-		n = uint32(len(f.calledAs))
-		f.numberOf[a] = n
-		f.calledAs = append(f.calledAs, a)
-	}
+	n := f.calledAs.Of(a)
 	f.anchors[stack] = n + 1
 	return n
 }

@@ -144,6 +144,11 @@ func (r *requestSums) add(s *analyze.Sample, number int32, out *Requests) {
 	if s.Labels != nil && len(out.Slowest[at].Labels) == 0 {
 		out.Slowest[at].Labels = s.Labels.Map()
 	}
+	r.draw(s, r.list.At(number), &r.lines[at])
+}
+
+// draw adds a sample to the timeline of its request.
+func (r *requestSums) draw(s *analyze.Sample, x *request, line *[timelineColumns][3]uint64) {
 	kind := 2
 	switch analyze.StateOf(s.Status) {
 	case analyze.OnCPU:
@@ -151,7 +156,6 @@ func (r *requestSums) add(s *analyze.Sample, number int32, out *Requests) {
 	case analyze.NoCore, analyze.Runnable:
 		kind = 1
 	}
-	x := r.list.At(number)
 	length := max(1, x.last-x.before)
 	column := func(t uint64) uint64 {
 		return min((max(t, x.before)-x.before)*timelineColumns/length, timelineColumns-1)
@@ -160,7 +164,7 @@ func (r *requestSums) add(s *analyze.Sample, number int32, out *Requests) {
 	for i := first; i <= last; i++ {
 		from, to := x.before+i*length/timelineColumns, x.before+(i+1)*length/timelineColumns
 		if begin, end := max(from, s.Begin()), min(to, s.At); begin < end {
-			r.lines[at][i][kind] += end - begin
+			line[i][kind] += end - begin
 		}
 	}
 }
@@ -170,7 +174,7 @@ func (r *requestSums) below(stack uint32) uint32 {
 	if r.o.Label != "" {
 		return 0
 	}
-	return r.calledAs[r.anchor(stack)].below
+	return r.calledAs.List[r.anchor(stack)].below
 }
 
 // inner returns the innermost function of a stack, without the standard library unless all is set.

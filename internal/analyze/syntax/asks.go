@@ -11,7 +11,7 @@ import (
 // that each wait is for another one, as in f := log.Apply(entry); f.Error(), in log.Apply(entry).Error(), or in done := make(chan int); <-done. What is
 // given once, before a loop that waits, is a queue or the like, and so may be what a call without arguments gives, as in s.queue().Next().
 func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
-	file, x := s.function(f)
+	x := s.Func(f)
 	if x == nil {
 		return false
 	}
@@ -29,7 +29,7 @@ func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
 		return ok && in == loop()
 	}
 	receives := func(n ast.Node) bool {
-		op, ok := file.channelOp(n)
+		op, ok := x.File.channelOp(n)
 		if _, called := op.On.(*ast.CallExpr); !ok || called || op.Does != DoesReceive || x.timeOf(op.On) != NoTime {
 			return false
 		}
@@ -60,15 +60,15 @@ func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
 			for _, c := range n.Body.List {
 				switch comm := c.(*ast.CommClause).Comm.(type) {
 				case *ast.ExprStmt:
-					asks = asks || file.Line(n.Pos()) == int(f.Line) && receives(comm.X)
+					asks = asks || x.File.Line(n.Pos()) == int(f.Line) && receives(comm.X)
 				case *ast.AssignStmt:
-					asks = asks || file.Line(n.Pos()) == int(f.Line) && receives(comm.Rhs[0])
+					asks = asks || x.File.Line(n.Pos()) == int(f.Line) && receives(comm.Rhs[0])
 				}
 			}
 		case *ast.UnaryExpr:
-			asks = asks || n.Op == token.ARROW && file.Line(n.Pos()) == int(f.Line) && receives(n)
+			asks = asks || n.Op == token.ARROW && x.File.Line(n.Pos()) == int(f.Line) && receives(n)
 		case *ast.CallExpr:
-			if m, ok := n.Fun.(*ast.SelectorExpr); ok && file.Line(m.Sel.Pos()) == int(f.Line) && m.Sel.Name != "Done" { // that of a context
+			if m, ok := n.Fun.(*ast.SelectorExpr); ok && x.File.Line(m.Sel.Pos()) == int(f.Line) && m.Sel.Name != "Done" { // that of a context
 				call, chained := m.X.(*ast.CallExpr)
 				asks = asks || chained && len(call.Args) > 0 || of(m.X)
 			}
@@ -81,7 +81,7 @@ func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
 
 // Repeats reports whether a frame's line is in a loop of its function.
 func (s *Sources) Repeats(f *tachyon.Frame) (repeats bool) {
-	if file, x := s.function(f); x != nil {
+	if x := s.Func(f); x != nil {
 		ast.Inspect(x.Body, func(n ast.Node) bool {
 			var body *ast.BlockStmt
 			switch n := n.(type) {
@@ -92,7 +92,7 @@ func (s *Sources) Repeats(f *tachyon.Frame) (repeats bool) {
 			case *ast.RangeStmt:
 				body = n.Body
 			}
-			repeats = repeats || body != nil && file.Line(body.Pos()) <= int(f.Line) && int(f.Line) <= file.Line(body.End())
+			repeats = repeats || body != nil && x.File.Line(body.Pos()) <= int(f.Line) && int(f.Line) <= x.File.Line(body.End())
 			return true
 		})
 	}
@@ -102,7 +102,7 @@ func (s *Sources) Repeats(f *tachyon.Frame) (repeats bool) {
 // Ranges reports whether a frame's line is a loop over what the function has from elsewhere, as over a queue that is a field or a parameter. It
 // does not ask for what it gets.
 func (s *Sources) Ranges(f *tachyon.Frame) (ranges bool) {
-	if file, x := s.function(f); x != nil {
+	if x := s.Func(f); x != nil {
 		own := map[string]bool{} // its variables so far
 		ast.Inspect(x.Body, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -115,7 +115,7 @@ func (s *Sources) Ranges(f *tachyon.Frame) (ranges bool) {
 			case *ast.RangeStmt:
 				root, _ := split(n.X)
 				_, called := n.X.(*ast.CallExpr)
-				ranges = ranges || file.Line(n.Pos()) == int(f.Line) && !called && !own[root]
+				ranges = ranges || x.File.Line(n.Pos()) == int(f.Line) && !called && !own[root]
 			}
 			return true
 		})

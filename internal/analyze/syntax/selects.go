@@ -11,13 +11,13 @@ import (
 // has a case that sends, and none whose value is used: what it receives beside are signals, such as that the program ends. One that may
 // have nothing to send, because its channel is sometimes nil, is none.
 func (s *Sources) Offers(f *tachyon.Frame) ast.Expr {
-	file, x := s.function(f)
+	x := s.Func(f)
 	if x == nil {
 		return nil
 	}
 	var to ast.Expr
 	ast.Inspect(x.Body, func(n ast.Node) bool {
-		if n, ok := n.(*ast.SelectStmt); ok && to == nil && file.Line(n.Pos()) == int(f.Line) {
+		if n, ok := n.(*ast.SelectStmt); ok && to == nil && x.File.Line(n.Pos()) == int(f.Line) {
 			if to = sentTo(n); to != nil && x.sometimesNil(to) {
 				to = nil
 			}
@@ -84,7 +84,7 @@ const (
 // ForTime returns for which time the receive or select on a frame's line waits. Beside it a select may only wait for the end of all: of a
 // context, or for a signal after which the function returns. One that returns when the time comes, and waits for such a signal, waits for that.
 func (s *Sources) ForTime(f *tachyon.Frame) (t Time) {
-	file, x := s.function(f)
+	x := s.Func(f)
 	if x == nil {
 		return NoTime
 	}
@@ -94,11 +94,11 @@ func (s *Sources) ForTime(f *tachyon.Frame) (t Time) {
 		case *ast.FuncLit:
 			return false
 		case *ast.SelectStmt:
-			if file.Line(n.Pos()) == int(f.Line) && !known {
+			if x.File.Line(n.Pos()) == int(f.Line) && !known {
 				known, t = true, x.timeIn(n)
 			}
 		case *ast.UnaryExpr, *ast.RangeStmt:
-			if op, ok := file.channelOp(n); ok && op.Line == int(f.Line) && !known {
+			if op, ok := x.File.channelOp(n); ok && op.Line == int(f.Line) && !known {
 				known, t = true, x.timeOf(op.On)
 			}
 		}

@@ -69,15 +69,6 @@ func (s *Sources) File(of *tachyon.Frame) *File {
 	return f
 }
 
-// function returns the function that a frame is in, with its file, nil if the text is not here.
-func (s *Sources) function(f *tachyon.Frame) (*File, *Func) {
-	file := s.File(f)
-	if file == nil {
-		return nil, nil
-	}
-	return file, file.Of(f)
-}
-
 func (s *Sources) parse(name string) *File {
 	if !strings.HasSuffix(name, ".go") || s.left <= 0 || s.read == nil {
 		return nil
@@ -227,6 +218,14 @@ func (f *File) Of(frame *tachyon.Frame) *Func {
 		x = x.Outer
 	}
 	return x
+}
+
+// Func is [File.Of] for a frame of any file, nil if that is not here.
+func (s *Sources) Func(frame *tachyon.Frame) *Func {
+	if file := s.File(frame); file != nil {
+		return file.Of(frame)
+	}
+	return nil
 }
 
 // literals returns how many function literals a function is in, by its name, itself included: 2 for main.f.func1.2.
