@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gotach/profiler/internal/analyze"
 	"github.com/gotach/profiler/internal/analyze/idle"
 	"github.com/gotach/profiler/internal/analyze/report"
 	"github.com/gotach/profiler/internal/profile"
@@ -304,11 +305,9 @@ func (r *reading) node(stack uint32) uint32 {
 	if stack == 0 {
 		return 0
 	}
-	if int(stack) >= len(r.stacks) {
-		r.stacks = append(r.stacks, make([]uint32, len(r.src.Stacks())-len(r.stacks))...)
-	}
-	if n := r.stacks[stack]; n != 0 {
-		return n - 1
+	known := analyze.At(&r.stacks, stack, len(r.src.Stacks())) // of a caller too: its number is less
+	if *known != 0 {
+		return *known - 1
 	}
 	s := r.src.Stacks()[stack]
 	f := r.src.Frames()[s.Frame]
@@ -316,6 +315,6 @@ func (r *reading) node(stack uint32) uint32 {
 		f.Line = 0
 	}
 	n := r.nodes.Of(node{r.node(s.Caller), r.frames.Of(f)})
-	r.stacks[stack] = n + 1
+	*known = n + 1
 	return n
 }

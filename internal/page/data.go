@@ -271,7 +271,8 @@ func (b *builder) core() (Piece, error) {
 
 // columns returns the records. Times are in µs, apart from what is left to the nanosecond.
 func (b *builder) columns() []column {
-	var nodes, sides, groups, states, idle, rests, apart, samples, latency, rest, restNano, counts, steps, diffs, parts []int64
+	var nodes, sides, groups, states, idle, rests, apart, samples, latency, rest, restNano, counts []int64
+	var events eventColumns
 	last := int64(0)
 	for i := range b.records {
 		r := &b.records[i]
@@ -281,14 +282,10 @@ func (b *builder) columns() []column {
 		apart, latency = append(apart, number(r.apart)), append(latency, int64(r.latency))
 		rest, restNano = append(rest, r.rest.Microseconds()), append(restNano, int64(r.rest%time.Microsecond))
 		counts = append(counts, int64(len(r.course.events)))
-		at := int64(0)
-		for _, e := range r.course.events {
-			steps, diffs, parts = append(steps, int64(e.step)-at), append(diffs, int64(e.diff)), append(parts, e.part)
-			at = int64(e.step)
-		}
+		events.add(&r.course)
 	}
 	return []column{
 		{"recNode", nodes}, {"recSide", sides}, {"recGroup", groups}, {"recState", states}, {"recIdle", idle}, {"recRests", rests}, {"recApart", apart}, {"recSamples", samples},
-		{"recLatency", latency}, {"recRest", rest}, {"recRestNano", restNano}, {"recEvents", counts}, {"evStep", steps}, {"evDiff", diffs}, {"evPart", parts},
+		{"recLatency", latency}, {"recRest", rest}, {"recRestNano", restNano}, {"recEvents", counts}, {"evStep", events.steps}, {"evDiff", events.diffs}, {"evPart", events.parts},
 	}
 }

@@ -81,3 +81,14 @@ func (c *course) double(width uint64) {
 	}
 	c.arrange()
 }
+
+// eventColumns are the events of courses as columns. A step is the difference to the one before in its course.
+type eventColumns struct{ steps, diffs, parts []int64 }
+
+func (x *eventColumns) add(c *course) {
+	at := int64(0)
+	for _, e := range c.events {
+		x.steps, x.diffs, x.parts = append(x.steps, int64(e.step)-at), append(x.diffs, int64(e.diff)), append(x.parts, e.part)
+		at = int64(e.step)
+	}
+}

@@ -106,19 +106,16 @@ func (b *builder) overviewPiece() (Piece, error) {
 			}
 			sums[k].events = append(sums[k].events, r.course.events...)
 		}
-		var numbers, cpus, counts, steps, diffs, parts []int64
+		var numbers, cpus, counts []int64
+		var events eventColumns
 		for _, k := range order {
 			c := sums[k]
 			c.arrange()
 			numbers, cpus, counts = append(numbers, k.number), append(cpus, k.cpu), append(counts, int64(len(c.events)))
-			at := int64(0)
-			for _, e := range c.events {
-				steps, diffs, parts = append(steps, int64(e.step)-at), append(diffs, int64(e.diff)), append(parts, e.part)
-				at = int64(e.step)
-			}
+			events.add(c)
 		}
 		p, err := newPiece("overview", map[string]any{"width_us": o.width}, []column{
-			{"class", numbers}, {"cpu", cpus}, {"events", counts}, {"step", steps}, {"diff", diffs}, {"part", parts},
+			{"class", numbers}, {"cpu", cpus}, {"events", counts}, {"step", events.steps}, {"diff", events.diffs}, {"part", events.parts},
 		})
 		if err != nil || len(order) == 0 || int64(len(p.Bytes)) <= b.o.MaxSize/overviewShare {
 			return p, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/profile"
+	"github.com/gotach/profiler/internal/source"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -47,29 +48,7 @@ func (b *builder) sources() (Piece, error) {
 		if text == nil {
 			continue
 		}
-		list := bytes.Split(text.Text, []byte("\n"))
-		if slices.ContainsFunc(in[file], func(f *tachyon.Frame) bool { return int(f.Line) > len(list) }) {
-			continue // it was changed since
-		}
-		part, size := map[string]string{}, 0
-		for _, f := range in[file] {
-			line := int(f.Line)
-			if !text.Shows(f.Func, line) {
-				continue
-			}
-			for n := max(1, line-aroundLine); n <= min(len(list), line+aroundLine); n++ {
-				key := strconv.Itoa(n)
-				if _, ok := part[key]; ok {
-					continue
-				}
-				s := strings.TrimRight(string(list[n-1]), "\r")
-				if len(s) > maxLineBytes {
-					s = s[:maxLineBytes] + "…"
-				}
-				part[key] = strings.ToValidUTF8(s, "")
-				size += len(s) + 8
-			}
-		}
+		part, size := linesOf(text, in[file])
 		if size > left {
 			omitted++
 			continue
@@ -83,4 +62,33 @@ func (b *builder) sources() (Piece, error) {
 		b.omitted = append(b.omitted, fmt.Sprintf("lines of %d source files are left out", omitted))
 	}
 	return newPiece("source", map[string]any{"files": out}, nil)
+}
+
+// linesOf returns the lines of a file that are in frames, and those around them, by their numbers; and their size. There are none if the
+// file was changed since.
+func linesOf(text *source.File, frames []*tachyon.Frame) (lines map[string]string, size int) {
+	list := bytes.Split(text.Text, []byte("\n"))
+	if slices.ContainsFunc(frames, func(f *tachyon.Frame) bool { return int(f.Line) > len(list) }) {
+		return nil, 0
+	}
+	lines = map[string]string{}
+	for _, f := range frames {
+		line := int(f.Line)
+		if !text.Shows(f.Func, line) {
+			continue
+		}
+		for n := max(1, line-aroundLine); n <= min(len(list), line+aroundLine); n++ {
+			key := strconv.Itoa(n)
+			if _, ok := lines[key]; ok {
+				continue
+			}
+			s := strings.TrimRight(string(list[n-1]), "\r")
+			if len(s) > maxLineBytes {
+				s = s[:maxLineBytes] + "…"
+			}
+			lines[key] = strings.ToValidUTF8(s, "")
+			size += len(s) + 8
+		}
+	}
+	return lines, size
 }

@@ -57,14 +57,7 @@ func (t *sideTables) find(what string, in Input, source func(string) *source.Fil
 // findAll finds all kinds of findings of an input, without Requests if it would take long. It reads the samples fewer times than find does for
 // each kind.
 func findAll(in Input, source func(string) *source.File) (t sideTables, err error) {
-	ao := report.Options{Series: true}
-	so := ao.Stream()
-	so.Unselected = true
-	src, err := in.Open(so)
-	if err != nil {
-		return t, err
-	}
-	survey, err := report.NewSurvey(src, ao, source)
+	survey, err := report.OpenSurvey(in.Open, report.Options{Series: true}, source)
 	if err != nil {
 		return t, err
 	}
