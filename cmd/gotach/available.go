@@ -62,17 +62,9 @@ func readAvailable(ctx context.Context, paths []string, from string) (*available
 			}
 			a.to = max(a.to, s.Goroutine)
 		}
-		if s.Labels == nil || seen[s.Labels] {
-			continue
-		}
-		seen[s.Labels] = true
-		for k, v := range s.Labels.Map() {
-			if a.labels[k] == nil {
-				a.labels[k] = map[string]bool{}
-			}
-			if len(a.labels[k]) < mostValues {
-				a.labels[k][v] = true
-			}
+		if s.Labels != nil && !seen[s.Labels] {
+			seen[s.Labels] = true
+			a.addLabels(s.Labels.Map())
 		}
 	}
 	states := map[string]time.Duration{}
@@ -93,15 +85,26 @@ func readAvailable(ctx context.Context, paths []string, from string) (*available
 	if err != nil {
 		return nil, err
 	}
+	at := map[string]bool{}
 	for _, name := range peers {
-		_, at, _ := strings.Cut(name, " ")
-		at, _, _ = strings.Cut(at, " from ")
-		a.peers = append(a.peers, at)
+		_, address, _ := strings.Cut(name, " ")
+		address, _, _ = strings.Cut(address, " from ")
+		at[address] = true
 	}
-	slices.Sort(a.peers)
-	a.peers = slices.Compact(a.peers)
+	a.peers = slices.Sorted(maps.Keys(at))
 	a.goroutines, a.start, a.length = src.Goroutines(), time.UnixMicro(int64(src.Header().Start)), time.Duration(src.End())*time.Microsecond
 	return a, nil
+}
+
+func (a *available) addLabels(set map[string]string) {
+	for k, v := range set {
+		if a.labels[k] == nil {
+			a.labels[k] = map[string]bool{}
+		}
+		if len(a.labels[k]) < mostValues {
+			a.labels[k][v] = true
+		}
+	}
 }
 
 // nothing returns the error of a selection that selects nothing: it says what there is instead.

@@ -264,20 +264,23 @@ func printDiff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error
 		if err != nil {
 			return err
 		}
-		var exceeded []error
-		for i := range d.Rows {
-			limit, of := above, ""
-			if d.Per == "request" {
-				limit, of = above*float64(d.Request[0]), " of a request"
-			}
-			if r := &d.Rows[i]; r.Level != diff.LevelWhole && r.Significant && r.Low > limit {
-				exceeded = append(exceeded, fmt.Errorf("%s takes %s more, at least %s, which is above %s%s",
-					r.Name, moreOf(d, r, r.Delta), moreOf(d, r, r.Low), fl.failAbove, of))
-			}
-		}
-		if len(exceeded) == 0 {
-			return nil
-		}
-		return errAbove{errors.Join(exceeded...)}
+		return exceeded(d, above, fl.failAbove)
 	})
+}
+
+// exceeded returns an error if rows take more than a limit beyond chance. text is the limit as it was given.
+func exceeded(d *diff.Diff, limit float64, text string) error {
+	if d.Per == "request" {
+		limit, text = limit*float64(d.Request[0]), text+" of a request"
+	}
+	var list []error
+	for i := range d.Rows {
+		if r := &d.Rows[i]; r.Level != diff.LevelWhole && r.Significant && r.Low > limit {
+			list = append(list, fmt.Errorf("%s takes %s more, at least %s, which is above %s", r.Name, moreOf(d, r, r.Delta), moreOf(d, r, r.Low), text))
+		}
+	}
+	if list == nil {
+		return nil
+	}
+	return errAbove{errors.Join(list...)}
 }

@@ -146,27 +146,32 @@ func diffTable(sides [2][]string, d *diff.Diff, fl diffFlags, paint paint, width
 		printf(&b, "\n%s not tested: too small, or of the machine\n\n", plural(int64(len(untested)), "row"))
 		print(untested)
 	} else {
-		var machine []string
-		for _, r := range untested {
-			if r.Name == "[no core]" || r.Name == "[runnable]" {
-				machine = append(machine, fmt.Sprintf("%s %s to %s", r.Name, amount(d, r, r.A), amount(d, r, r.B)))
-			}
-		}
-		them := "them"
-		if len(chance) == 1 {
-			them = "it"
-		}
-		if len(chance) > 0 {
-			printf(&b, "\n%s did not change more than chance explains; --all shows %s\n", plural(int64(len(chance)), "row"), them)
-		}
-		if machine != nil {
-			printf(&b, "not tested, of the machine: %s\n", strings.Join(machine, ", "))
-		}
+		printNotDifferent(&b, d, chance, untested)
 	}
 	if left > 0 {
 		printf(&b, "%s\n", paint.dim(fmt.Sprintf("%d more rows; --top 0 shows all", left)))
 	}
 	return b.Bytes()
+}
+
+// printNotDifferent says how many rows differ by chance, and how the machine differs.
+func printNotDifferent(b *bytes.Buffer, d *diff.Diff, chance, untested []*diff.Row) {
+	them := "them"
+	if len(chance) == 1 {
+		them = "it"
+	}
+	if len(chance) > 0 {
+		printf(b, "\n%s did not change more than chance explains; --all shows %s\n", plural(int64(len(chance)), "row"), them)
+	}
+	var machine []string
+	for _, r := range untested {
+		if r.Name == "[no core]" || r.Name == "[runnable]" {
+			machine = append(machine, fmt.Sprintf("%s %s to %s", r.Name, amount(d, r, r.A), amount(d, r, r.B)))
+		}
+	}
+	if machine != nil {
+		printf(b, "not tested, of the machine: %s\n", strings.Join(machine, ", "))
+	}
 }
 
 func printDiffRow(b *bytes.Buffer, d *diff.Diff, r *diff.Row, paint paint, room int) {

@@ -13,7 +13,6 @@ import (
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/page"
 	"github.com/gotach/profiler/internal/source"
-	"github.com/gotach/profiler/internal/stream"
 	"github.com/spf13/cobra"
 )
 
@@ -188,8 +187,7 @@ func readPage(e *env, sides [][]string, inputs []page.Input, fl *pageFlags) (d *
 		if !in.HasSamples() {
 			return in.OnlySums()
 		}
-		open := func(o stream.Options) (*stream.Source, error) { return in.Source(o) }
-		d, err = readPage(e, sides, append(inputs, page.Input{Name: in.Name, Files: typed(sides[len(inputs)]), Open: open}), fl)
+		d, err = readPage(e, sides, append(inputs, page.Input{Name: in.Name, Files: typed(sides[len(inputs)]), Open: in.Source}), fl)
 		return err
 	})
 	return d, err

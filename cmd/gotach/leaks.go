@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -60,12 +61,7 @@ Here they select the waits that count. Whether a wait ended is known from all sa
 				if err != nil {
 					return err
 				}
-				e.barDone()
-				if asJSON {
-					return e.printJSON(l, " ")
-				}
-				_, err = e.stdout.Write(leaksTable(in.Name, l, newPaint(e.stdout), width(e.stdout)))
-				return err
+				return e.found(l, asJSON, func() []byte { return leaksTable(in.Name, l, newPaint(e.stdout), width(e.stdout)) })
 			})
 		},
 	}
@@ -85,6 +81,16 @@ func samples(in *formats.Input, o stream.Options) (*analyze.Samples, error) {
 	return analyze.NewSamples(in.Name, src), nil
 }
 
+// found prints what an analysis has found, as JSON or as text.
+func (e *env) found(x any, asJSON bool, text func() []byte) error {
+	e.barDone()
+	if asJSON {
+		return e.printJSON(x, " ")
+	}
+	_, err := e.stdout.Write(text())
+	return err
+}
+
 // leastPlace is the least number of columns for a place beside the numbers of a group.
 const leastPlace = 40
 
@@ -99,12 +105,6 @@ const leastPlace = 40
 func leaksTable(name string, l *leaks.Leaks, paint paint, width int) []byte {
 	var b bytes.Buffer
 	printf(&b, "%s %s, %s\n", paint.bold(name+":"), duration(l.Duration), plural(int64(l.Goroutines), "goroutine"))
-	suspects := 0
-	for i := range l.Groups {
-		if l.Groups[i].Suspect {
-			suspects++
-		}
-	}
 	switch {
 	case l.ProvenUnknown != "":
 		printf(&b, "What the runtime can prove is not known: %s.\n", l.ProvenUnknown)
@@ -112,6 +112,12 @@ func leaksTable(name string, l *leaks.Leaks, paint paint, width int) []byte {
 		printf(&b, "%s\n", paint.busy(plural(int64(l.Proven), "goroutine"))+" proven to be leaked by the runtime")
 	case l.Asked:
 		printf(&b, "The runtime found no goroutine that it can prove to be leaked.\n")
+	}
+	suspects := 0
+	for i := range l.Groups {
+		if l.Groups[i].Suspect {
+			suspects++
+		}
 	}
 	switch {
 	case len(l.Groups) == 0:
@@ -126,46 +132,48 @@ func leaksTable(name string, l *leaks.Leaks, paint paint, width int) []byte {
 	printf(&b, "\n")
 	head := fmt.Sprintf("%7s %7s  %10s  %6s  %6s  %9s  %-*s  ", "START", "END", "PER MINUTE", "OLDEST", "STUCK", "RAN AGAIN", sparkWidth, "")
 	at := utf8.RuneCountInString(head) // column of the places
-	narrow := width-at < leastPlace
-	if narrow { // they have lines of their own
+	before := "  "                     // them
+	if width-at < leastPlace {         // they have lines of their own
 		printf(&b, "%s\n", paint.bold(strings.TrimRight(head, " ")))
 		at = 8
+		before = fmt.Sprintf("\n%*s", at, "")
 		printf(&b, "%*s%s\n", at, "", paint.bold("WAITS AT"))
 	} else {
 		printf(&b, "%s\n", paint.bold(head+"WAITS AT"))
 	}
-	room := width - at
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		spark := paint.wait(sparkline(g.Alive))
 		if g.Suspect {
 			spark = paint.busy(sparkline(g.Alive))
 		}
-		printf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s", g.Start, g.End, g.GrowthText(),
-			duration(g.Oldest), g.Stuck, g.RanAgain, spark)
-		if narrow {
-			printf(&b, "\n%*s", at, "")
-		} else {
-			b.WriteString("  ")
-		}
-		printf(&b, "%s\n", site(paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), room))
-		why := ""
-		if g.Proven > 0 {
-			printf(&b, "%*s%s\n", at, "", paint.busy(fmt.Sprintf("%d proven by the runtime to wait forever", g.Proven)))
-		}
-		if g.Reason != "" {
-			why = paint.wait("["+g.Reason+"]") + " "
-			if g.For != "" {
-				why += "for " + g.For + ", "
+		printf(&b, "%7d %7d  %10s  %6s  %6d  %9d  %s", g.Start, g.End, g.GrowthText(), duration(g.Oldest), g.Stuck, g.RanAgain, spark)
+		b.WriteString(before)
+		for j, line := range groupLines(g, paint, width-at) {
+			if j > 0 {
+				b.WriteString(strings.Repeat(" ", at))
 			}
+			printf(&b, "%s\n", line)
 		}
-		by := g.CreatedBy
-		if by == "" {
-			by = "unknown"
-		}
-		printf(&b, "%*s%s\n", at, "", why+paint.dim("created by ")+site(paint, by, baseName(g.CreatedAt), room-len(g.Reason)-len(g.For)-20))
 	}
 	return b.Bytes()
+}
+
+// groupLines returns where the goroutines of a group wait, what the runtime can prove, and where they were created.
+func groupLines(g *leaks.Group, paint paint, room int) []string {
+	lines := []string{site(paint, g.Function, fileLine(g.File, g.Line), room)}
+	if g.Proven > 0 {
+		lines = append(lines, paint.busy(fmt.Sprintf("%d proven by the runtime to wait forever", g.Proven)))
+	}
+	why := ""
+	if g.Reason != "" {
+		why = paint.wait("["+g.Reason+"]") + " "
+		if g.For != "" {
+			why += "for " + g.For + ", "
+		}
+	}
+	by := cmp.Or(g.CreatedBy, "unknown")
+	return append(lines, why+paint.dim("created by ")+site(paint, by, baseName(g.CreatedAt), room-len(g.Reason)-len(g.For)-20))
 }
 
 // site returns a function and its place in the source in at most room columns. If there is too little

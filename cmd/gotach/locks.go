@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -79,17 +78,13 @@ Here they select the waits that count. Any goroutine can be the holder.`,
 				if err != nil {
 					return err
 				}
-				e.barDone()
-				if asJSON {
-					return e.printJSON(l, " ")
-				}
-				if !each {
-					l = l.Group()
-				}
-				t := lockTable{paint: newPaint(e.stdout), width: width(e.stdout), top: top, instant: in.Instant()}
-				t.render(in.Name, l)
-				_, err = e.stdout.Write(t.b.Bytes())
-				return err
+				return e.found(l, asJSON, func() []byte {
+					if !each {
+						l = l.Group()
+					}
+					t := lockTable{paint: newPaint(e.stdout), width: width(e.stdout), top: top, instant: in.Instant()}
+					return t.render(in.Name, l)
+				})
 			})
 		},
 	}
@@ -132,7 +127,7 @@ func (t *lockTable) columns(waited, goroutines, waits, longest string) string {
 
 func (t *lockTable) line(format string, args ...any) { printf(&t.b, format+"\n", args...) }
 
-func (t *lockTable) render(name string, l *locks.Locks) {
+func (t *lockTable) render(name string, l *locks.Locks) []byte {
 	t.tick = l.Tick
 	var locks, others []locks.Lock
 	count := 0
@@ -169,6 +164,7 @@ func (t *lockTable) render(name string, l *locks.Locks) {
 	}
 	t.section("LOCK", locks)
 	t.section("CHANNEL OR GROUP", others)
+	return t.b.Bytes()
 }
 
 // lockColumns is the width of the columns before the name.
@@ -242,7 +238,7 @@ func (t *lockTable) lock(x *locks.Lock) {
 		reason := "[" + s.Reason + "] "
 		room := t.width - t.indent() - utf8.RuneCountInString(reason)
 		t.line("%-*.*s%s%s", t.indent(), t.indent(), t.columns(t.amount(s.Waited), "", waitCount(x, s.Waits), ""), t.paint.wait(reason),
-			site(t.paint, s.Func, fmt.Sprintf("%s:%d", baseName(s.File), s.Line), room))
+			site(t.paint, s.Func, fileLine(s.File, s.Line), room))
 	}
 	switch {
 	case x.Holder == nil && (x.Kind == tachyon.ObjectChannel || x.Kind == tachyon.ObjectSelect):
@@ -263,8 +259,8 @@ func (t *lockTable) holder(x *locks.Lock) {
 	if h.Role == locks.RoleOtherSide {
 		what = "on the other side"
 	}
-	shares := fmt.Sprintf("(%s seen, %s inferred, %s unknown)", strings.TrimSpace(percent(h.Seen, x.Waited)),
-		strings.TrimSpace(percent(h.Inferred, x.Waited)), strings.TrimSpace(percent(h.Unknown, x.Waited)))
+	shares := fmt.Sprintf("(%s seen, %s inferred, %s unknown)", percent(h.Seen, x.Waited),
+		percent(h.Inferred, x.Waited), percent(h.Unknown, x.Waited))
 	if t.indent()+len(what)+1+len(shares) > t.width {
 		t.line("%*s%s", t.indent(), "", what)
 		what = shares
@@ -282,7 +278,7 @@ func (t *lockTable) holder(x *locks.Lock) {
 		if t.instant {
 			waited = "" // it would be the number of those that wait
 		}
-		t.line("%-*.*s%s%s", t.indent(), t.indent(), t.columns(waited, "", "", ""), t.paint.busy(state), site(t.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), room))
+		t.line("%-*.*s%s%s", t.indent(), t.indent(), t.columns(waited, "", "", ""), t.paint.busy(state), site(t.paint, l.Func, fileLine(l.File, l.Line), room))
 	}
 	if h.TooShort && !t.instant {
 		t.line("%*smost holds are shorter than two ticks of %s:", t.indent(), "", duration(t.tick))

@@ -81,16 +81,14 @@ for a Mutex. convert --slowest makes a pprof profile of the slowest requests.`,
 				if err != nil {
 					return err
 				}
-				e.barDone()
-				if asJSON {
-					return e.printJSON(r, " ")
-				}
-				text := requestsTable(in.Name, r, newPaint(e.stdout), width(e.stdout))
-				if r.Count == 0 {
-					text = append(text, noRequests(r, ro, o.Select != nil)...)
-				}
-				_, err = e.stdout.Write(text)
-				return err
+				return e.found(r, asJSON, func() []byte {
+					t := requestTable{r: r, paint: newPaint(e.stdout), width: width(e.stdout)}
+					text := t.render(in.Name)
+					if r.Count == 0 {
+						text = append(text, noRequests(r, ro, o.Select != nil)...)
+					}
+					return text
+				})
 			})
 		},
 	}

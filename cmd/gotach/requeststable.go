@@ -18,7 +18,7 @@ import (
 // mostDifferences is the number of rows of what slow requests do more.
 const mostDifferences = 10
 
-// requestsTable returns the requests as text:
+// A requestTable is requests as text:
 //
 //	app.tach: about 5959 requests (5700 to 6020): HTTP handlers (ServeHTTP)
 //	5200 have a sample; 98 too short to tell; 307 not finished
@@ -39,9 +39,50 @@ const mostDifferences = 10
 //
 //	   MORE  AT
 //	+38.7ms  [sleep] main.backoff handler.go:14
-func requestsTable(name string, r *requests.Requests, paint paint, width int) []byte {
-	var b bytes.Buffer
-	printf(&b, "%s %s: %s\n", paint.bold(name+":"), requestCount(r.Number), r.What)
+type requestTable struct {
+	b     bytes.Buffer
+	r     *requests.Requests
+	paint paint
+	width int
+}
+
+func (t *requestTable) printf(format string, args ...any) { printf(&t.b, format, args...) }
+
+// head writes the names of columns.
+func (t *requestTable) head(format string, names ...any) {
+	t.printf("\n%s\n", t.paint.bold(fmt.Sprintf(format, names...)))
+}
+
+func (t *requestTable) render(name string) []byte {
+	t.counts(name)
+	if t.r.Count == 0 {
+		t.handlers()
+		return t.b.Bytes()
+	}
+	if t.r.Lower != nil {
+		t.printf("%s\n", t.paint.bold("Where a goroutine waits again at one place, another call may have begun. So percentiles are ranges."))
+	}
+	p := percentiles(t.r)
+	t.printf("\np50 %s   p90 %s   p99 %s   max %s\n", t.paint.bold(p[0]), t.paint.bold(p[1]), t.paint.bold(p[2]), t.paint.bold(p[3]))
+	if t.r.SlowPerSecond > 0 {
+		t.printf("%s a second take over %s\n", digits(t.r.SlowPerSecond), duration(t.r.SlowOver))
+	}
+	t.handlers()
+	t.histogram()
+	if t.r.Slow.Count == 0 {
+		return t.b.Bytes()
+	}
+	t.slow()
+	t.differences()
+	t.repeated()
+	t.slowest()
+	return t.b.Bytes()
+}
+
+// counts writes how many requests there are.
+func (t *requestTable) counts(name string) {
+	r := t.r
+	t.printf("%s %s: %s\n", t.paint.bold(name+":"), requestCount(r.Number), r.What)
 	var notes []string
 	if r.Seen != r.Count || r.Seen < r.Low {
 		notes = append(notes, fmt.Sprintf("%d have a sample", r.Seen))
@@ -53,53 +94,49 @@ func requestsTable(name string, r *requests.Requests, paint paint, width int) []
 		notes = append(notes, fmt.Sprintf("%d not finished", r.Unfinished))
 	}
 	if len(notes) > 0 {
-		printf(&b, "%s\n", strings.Join(notes, "; "))
+		t.printf("%s\n", strings.Join(notes, "; "))
 	}
 	if r.Idle > 0 {
-		printf(&b, "left out: %s idle of goroutines that have the label but work in the background\n", duration(r.Idle))
+		t.printf("left out: %s idle of goroutines that have the label but work in the background\n", duration(r.Idle))
 	}
-	if r.Count == 0 {
-		handlers(&b, r, paint, width)
-		return b.Bytes()
-	}
-	if r.Lower != nil {
-		printf(&b, "%s\n", paint.bold("Where a goroutine waits again at one place, another call may have begun. So percentiles are ranges."))
-	}
-	p := percentiles(r)
-	printf(&b, "\np50 %s   p90 %s   p99 %s   max %s\n", paint.bold(p[0]), paint.bold(p[1]), paint.bold(p[2]), paint.bold(p[3]))
-	if r.SlowPerSecond > 0 {
-		printf(&b, "%s a second take over %s\n", digits(r.SlowPerSecond), duration(r.SlowOver))
-	}
-	handlers(&b, r, paint, width)
-	printf(&b, "\n")
+}
+
+// histogram writes how many requests have which length.
+func (t *requestTable) histogram() {
+	t.printf("\n")
 	most := 1
-	for _, bucket := range r.Histogram {
+	for _, bucket := range t.r.Histogram {
 		most = max(most, bucket.Count)
 	}
-	for _, bucket := range r.Histogram {
+	for _, bucket := range t.r.Histogram {
 		n := (2*barWidth*bucket.Count + most - 1) / most
 		from := duration(bucket.From)
 		if bucket.From == 0 {
 			from = "up to " + duration(bucket.To)
 		}
-		printf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("%13s %8d  %s", from, bucket.Count, paint.wait(strings.Repeat("█", n))), " "))
+		t.printf("%s\n", strings.TrimRight(fmt.Sprintf("%13s %8d  %s", from, bucket.Count, t.paint.wait(strings.Repeat("█", n))), " "))
 	}
-	if r.Slow.Count == 0 {
-		return b.Bytes()
-	}
-	median := "near the median"
+}
+
+// slow writes which states slow requests are in for longer.
+func (t *requestTable) slow() {
+	r, median := t.r, "near the median"
 	if r.P50 == 0 { // the median ones have no sample
 		median = "in the middle of those with a sample"
 	}
-	printf(&b, "\nThe %d slowest, from %s on, take this much more than %d %s:\n", r.Slow.Count, duration(r.Slow.From), r.Median.Count, median)
-	printf(&b, "%s\n", paint.bold(fmt.Sprintf("%8s %8s %8s  %s", "MORE", "MEDIAN", "SLOW", "STATE")))
+	t.printf("\nThe %d slowest, from %s on, take this much more than %d %s:\n", r.Slow.Count, duration(r.Slow.From), r.Median.Count, median)
+	t.printf("%s\n", t.paint.bold(fmt.Sprintf("%8s %8s %8s  %s", "MORE", "MEDIAN", "SLOW", "STATE")))
 	for _, state := range states(r) {
 		median, slow := r.Median.States[state], r.Slow.States[state]
-		printf(&b, "%8s %8s %8s  %s\n", more(slow-median), duration(median), duration(slow), paint.wait(state))
+		t.printf("%8s %8s %8s  %s\n", more(slow-median), duration(median), duration(slow), t.paint.wait(state))
 	}
-	printf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s  %s", "MORE", "AT")))
-	for i, d := range r.Difference {
-		if i >= mostDifferences || i > 0 && d.Time < r.Difference[0].Time/100 {
+}
+
+// differences writes where slow requests are for longer.
+func (t *requestTable) differences() {
+	t.head("%8s  %s", "MORE", "AT")
+	for i, d := range t.r.Difference {
+		if i >= mostDifferences || i > 0 && d.Time < t.r.Difference[0].Time/100 {
 			break
 		}
 		at := ""
@@ -111,33 +148,35 @@ func requestsTable(name string, r *requests.Requests, paint paint, width int) []
 			state += " on " + stream.PeerText(d.Peer)
 		}
 		if d.Line > 0 {
-			at += fmt.Sprintf(" %s:%d", d.File[strings.LastIndexAny(d.File, `/\`)+1:], d.Line)
+			at += " " + fileLine(d.File, int(d.Line))
 		}
 		if d.In != "" {
 			at += " in " + profile.FuncName(d.In)
 		}
-		room := width - 11 - utf8.RuneCountInString(state) - utf8.RuneCountInString(at)
+		room := t.width - 11 - utf8.RuneCountInString(state) - utf8.RuneCountInString(at)
 		if d.In != "" && room < minName {
 			at, room = at[:strings.LastIndex(at, " in ")], minName
 		}
-		printf(&b, "%8s  %s %s%s\n", more(d.Time), paint.wait(state), shorten(d.Name, max(minName, room)), paint.dim(at))
+		t.printf("%8s  %s %s%s\n", more(d.Time), t.paint.wait(state), shorten(d.Name, max(minName, room)), t.paint.dim(at))
 		if text := ranInstead(&d); text != "" {
-			printf(&b, "%8s    %s\n", "", paint.dim(cut(text, width-12)))
+			t.printf("%8s    %s\n", "", t.paint.dim(cut(text, t.width-12)))
 		}
 	}
-	repeated(&b, r, paint, width)
-	printf(&b, "\n%s\n", paint.bold(fmt.Sprintf("%8s %8s %10s  %-30s  %s", "TIME", "START", "GOROUTINE", "SLOWEST", "LABELS")))
-	bars := strings.NewReplacer("R", paint.busy("█"), "r", paint.late("▒"), ".", paint.wait("░"))
-	for _, x := range r.Slowest {
+}
+
+// slowest writes the slowest requests.
+func (t *requestTable) slowest() {
+	t.head("%8s %8s %10s  %-30s  %s", "TIME", "START", "GOROUTINE", "SLOWEST", "LABELS")
+	bars := strings.NewReplacer("R", t.paint.busy("█"), "r", t.paint.late("▒"), ".", t.paint.wait("░"))
+	for _, x := range t.r.Slowest {
 		var labels []string
 		for _, k := range slices.Sorted(maps.Keys(x.Labels)) {
 			labels = append(labels, k+"="+x.Labels[k])
 		}
-		text := cut(oneLine(strings.Join(labels, " ")), max(minName, width-62))
+		text := cut(oneLine(strings.Join(labels, " ")), max(minName, t.width-62))
 		line := fmt.Sprintf("%8s %8s %10d  %s  %s", duration(x.Time), duration(time.Duration(x.Start)*time.Microsecond), x.Goroutine, bars.Replace(x.Timeline), text)
-		printf(&b, "%s\n", strings.TrimRight(line, " "))
+		t.printf("%s\n", strings.TrimRight(line, " "))
 	}
-	return b.Bytes()
 }
 
 // ranInstead says who had the cores while slow requests waited for one, "" if nobody had much of them.
@@ -155,19 +194,19 @@ func ranInstead(d *requests.Difference) string {
 // mostRepeats is the number of lines at which requests waited again and again that are shown.
 const mostRepeats = 3
 
-// repeated prints at which lines each request waited several times.
-func repeated(b *bytes.Buffer, r *requests.Requests, paint paint, width int) {
-	for i := range r.Repeats {
-		x := &r.Repeats[i]
-		if i == mostRepeats || x.Time < r.Repeats[0].Time/10 {
+// repeated writes at which lines each request waited several times.
+func (t *requestTable) repeated() {
+	for i := range t.r.Repeats {
+		x := &t.r.Repeats[i]
+		if i == mostRepeats || x.Time < t.r.Repeats[0].Time/10 {
 			break
 		}
 		if i == 0 {
-			printf(b, "\n%s\n", paint.bold(fmt.Sprintf("%8s %8s  %s", "ALL TIME", "EACH", "WAITS AGAIN AND AGAIN AT")))
+			t.head("%8s %8s  %s", "ALL TIME", "EACH", "WAITS AGAIN AND AGAIN AT")
 		}
 		each := fmt.Sprintf("≥%.1f×", x.Each())
 		state := "[" + x.State + "]"
-		printf(b, "%8s %8s  %s %s\n", duration(x.Time), each, paint.wait(state), site(paint, x.Func, fmt.Sprintf("%s:%d", baseName(x.File), x.Line), width-20-utf8.RuneCountInString(state)))
+		t.printf("%8s %8s  %s %s\n", duration(x.Time), each, t.paint.wait(state), site(t.paint, x.Func, fileLine(x.File, x.Line), t.width-20-utf8.RuneCountInString(state)))
 	}
 }
 
@@ -214,18 +253,19 @@ func shortCount(c requests.Number) string {
 // mostHandlers is the number of rows of handlers.
 const mostHandlers = 15
 
-// handlers prints the requests of each kind, and of each handler. If all requests are of one handler it prints nothing.
-func handlers(b *bytes.Buffer, r *requests.Requests, paint paint, width int) {
-	if len(r.Rows) < 3 && (len(r.Rows) == 0 || !r.Rows[0].Aside) {
+// handlers writes the requests of each kind, and of each handler. If all requests are of one handler it writes nothing.
+func (t *requestTable) handlers() {
+	rows := t.r.Rows
+	if len(rows) < 3 && (len(rows) == 0 || !rows[0].Aside) {
 		return
 	}
-	printf(b, "\n%s\n", paint.bold(fmt.Sprintf("%14s %8s %8s %8s %8s  %s", "REQUESTS", "P50", "P90", "P99", "MAX", "HANDLER")))
+	t.head("%14s %8s %8s %8s %8s  %s", "REQUESTS", "P50", "P90", "P99", "MAX", "HANDLER")
 	n := 0
-	for _, kind := range r.Rows {
+	for _, kind := range rows {
 		if !kind.All {
 			continue
 		}
-		for _, x := range r.Rows {
+		for _, x := range rows {
 			if x.Kind != kind.Kind || x.Aside != kind.Aside {
 				continue
 			}
@@ -244,11 +284,11 @@ func handlers(b *bytes.Buffer, r *requests.Requests, paint paint, width int) {
 				continue
 			}
 			p := lengths(&x.Lengths)
-			printf(b, "%14s %8s %8s %8s %8s  %s\n", shortCount(x.Number), p[0], p[1], p[2], p[3], shorten(name, max(minName, width-54)))
+			t.printf("%14s %8s %8s %8s %8s  %s\n", shortCount(x.Number), p[0], p[1], p[2], p[3], shorten(name, max(minName, t.width-54)))
 		}
 	}
 	if n > mostHandlers {
-		printf(b, "%s\n", paint.dim(fmt.Sprintf("%14s %35s  and others; --json has them", "", "")))
+		t.printf("%s\n", t.paint.dim(fmt.Sprintf("%14s %35s  and others; --json has them", "", "")))
 	}
 }
 

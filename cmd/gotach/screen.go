@@ -77,14 +77,8 @@ func (r screenRows) fewer() (screenRows, bool) {
 // newScreen analyzes a profile. whole says that it is asked for all of it, so that it has findings.
 func (e *env) newScreen(in *formats.Input, paths []string, ao report.Options, whole bool) (*screen, error) {
 	ao.Series = true
-	so := ao.Stream()
-	so.Unselected = true
-	src, err := in.Source(so)
-	if err != nil {
-		return nil, err
-	}
 	s := &screen{files: typed(paths)}
-	survey, err := report.NewSurvey(src, ao, source.Usual().Read)
+	survey, err := report.OpenSurvey(in.Source, ao, source.Usual().Read)
 	if err != nil {
 		return nil, err
 	}
@@ -197,11 +191,7 @@ func (s *screen) findings() {
 			s.line(s.paint.dim(fmt.Sprintf("… and %d more: gotach why %s", len(s.found)-i, s.files)))
 			break
 		}
-		head := findingHead(i+1, x, false)
-		for j, l := range wrap(head+x.Text, min(s.width, whyWidth), 3) {
-			if j == 0 {
-				l = s.paint.bold(head) + strings.TrimPrefix(l, head)
-			}
+		for _, l := range findingLines(findingHead(i+1, x, false), x, s.paint, min(s.width, whyWidth)) {
 			s.line(l)
 		}
 	}
@@ -242,7 +232,7 @@ var stateLines = []stateLine{
 func (s *screen) states() {
 	printf(&s.b, "\n%s\n", s.paint.bold(fmt.Sprintf("%-14s%-*s  %8s %8s", "", statesWidth, "GOROUTINES OVER TIME UP TO THE MOST", "AVERAGE", "MOST")))
 	for _, a := range stateAmounts(s.r) {
-		s.stateLine(a.name, a.all, a.series, a.paint)
+		s.stateLine(&a)
 	}
 }
 
@@ -284,20 +274,28 @@ func stateAmounts(r *profile.Report) (list []stateAmount) {
 	return append(list, stateAmount{stateLine{"idle", paint.dim}, r.Idle, p.IdleSeries})
 }
 
-func (s *screen) stateLine(name string, all time.Duration, series []float32, colour func(paint, string) string) {
-	if all <= 0 || s.r.Duration <= 0 {
+// numbers returns how many goroutines were in these states in a time, on average and at most.
+func (a *stateAmount) numbers(in time.Duration) (average, most float64) {
+	average = float64(a.all) / float64(in)
+	if len(a.series) == 0 { // nobody knows when
+		return average, average
+	}
+	return average, max(average, float64(slices.Max(a.series))/float64(in)*float64(len(a.series)))
+}
+
+func (s *screen) stateLine(a *stateAmount) {
+	if a.all <= 0 || s.r.Duration <= 0 {
 		return
 	}
-	average := float64(all) / float64(s.r.Duration)
+	average, most := a.numbers(s.r.Duration)
 	if average < 0.005 || s.quiet && average < 0.05 {
 		return
 	}
-	if len(series) == 0 { // nobody knows when
-		printf(&s.b, "%-14s%*s  %s\n", name, statesWidth, "", number(average))
+	if len(a.series) == 0 {
+		printf(&s.b, "%-14s%*s  %s\n", a.name, statesWidth, "", number(average))
 		return
 	}
-	most := float64(slices.Max(series)) / float64(s.r.Duration) * float64(len(series))
-	printf(&s.b, "%-14s%s  %s %s\n", name, colour(s.paint, sparks(series, statesWidth)), number(average), number(max(most, average)))
+	printf(&s.b, "%-14s%s  %s %s\n", a.name, a.paint(s.paint, sparks(a.series, statesWidth)), number(average), number(most))
 }
 
 // number returns a number of goroutines in 8 columns.

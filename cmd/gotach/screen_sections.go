@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze/findings"
@@ -116,8 +115,8 @@ func (s *screen) contended() {
 			continue
 		}
 		l := &h.Lines[0]
-		how := fmt.Sprintf("%s held in [%s] ", strings.TrimSpace(percent(l.Time, x.Waited)), l.State)
-		printf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, l.Func, fmt.Sprintf("%s:%d", baseName(l.File), l.Line), s.width-s.indent()-len(how)))
+		how := fmt.Sprintf("%s held in [%s] ", percent(l.Time, x.Waited), l.State)
+		printf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, l.Func, fileLine(l.File, l.Line), s.width-s.indent()-len(how)))
 		if h.TooShort {
 			printf(&s.b, "%*sholds are too short to tell one from the next\n", s.indent(), "")
 		}
@@ -152,7 +151,7 @@ func (s *screen) slow() {
 		}
 		at := ""
 		if d.Line > 0 {
-			at = fmt.Sprintf("%s:%d", baseName(d.File), d.Line)
+			at = fileLine(d.File, int(d.Line))
 		}
 		printf(&s.b, "%*s%s%s\n", s.indent(), "", s.paint.busy(how), site(s.paint, d.Name, at, s.width-s.indent()-len(how)))
 		if text := ranInstead(&d); text != "" {
@@ -185,7 +184,7 @@ func (s *screen) growing() {
 		if g.Proven > 0 { // by the runtime
 			spark, note = s.paint.busy(sparkline(g.Alive)), "LEAK "
 		}
-		text := site(s.paint, g.Function, fmt.Sprintf("%s:%d", baseName(g.File), g.Line), s.width-30-len(note)-len(g.Reason)-3)
+		text := site(s.paint, g.Function, fileLine(g.File, g.Line), s.width-30-len(note)-len(g.Reason)-3)
 		printf(&s.b, "%7d %7d  %s  %s%s %s\n", g.Start, g.End, spark, s.paint.busy(note), s.paint.wait("["+g.Reason+"]"), text)
 	}
 }

@@ -79,13 +79,7 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 					return err
 				}
 				e.barDone()
-				switch {
-				case asJSON:
-					return e.printJSON(x, " ")
-				case grouped:
-					return e.print(append(stacksTitle(in.Name, x), instant.Grouped(x.Goroutines)...))
-				}
-				return e.print(append(stacksTitle(in.Name, x), instant.Text(x.Goroutines)...))
+				return e.printStacks(x, stacksTitle(in.Name, x), grouped, asJSON)
 			})
 		},
 	}
@@ -107,6 +101,17 @@ func onlyFiles(cmd *cobra.Command, but string) error {
 		}
 	}
 	return nil
+}
+
+// printStacks prints stacks, as text below a title.
+func (e *env) printStacks(x *instant.Instant, title []byte, grouped, asJSON bool) error {
+	switch {
+	case asJSON:
+		return e.printJSON(x, " ")
+	case grouped:
+		return e.print(append(title, instant.Grouped(x.Goroutines)...))
+	}
+	return e.print(append(title, instant.Text(x.Goroutines)...))
 }
 
 // stacksTitle returns the line above the stacks:

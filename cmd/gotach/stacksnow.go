@@ -43,11 +43,5 @@ func (e *env) stacksOf(p *attach.Process, who string, when time.Time, grouped, a
 	}
 	at := &instant.Instant{Time: when, Goroutines: list}
 	title := fmt.Appendf(nil, "%s (%s): %s at %s\n", who, p.Name, plural(int64(len(list)), "goroutine"), at.Time.Format("2006-01-02 15:04:05.000"))
-	switch {
-	case asJSON:
-		return e.printJSON(at, " ")
-	case grouped:
-		return e.print(append(title, instant.Grouped(at.Goroutines)...))
-	}
-	return e.print(append(title, instant.Text(at.Goroutines)...))
+	return e.printStacks(at, title, grouped, asJSON)
 }

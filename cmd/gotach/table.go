@@ -74,6 +74,48 @@ func (t *reportTable) empty() {
 
 // header writes the lines above the table.
 func (t *reportTable) header() {
+	t.title()
+	if m := t.p.Metadata; m != nil && m.Session != nil {
+		s := m.Session
+		if s.Source != "" && !t.sourceLast { // JSON lines do not say it
+			t.source()
+		}
+		switch {
+		case s.Error == tachyon.NotStopped && t.unfinished: // the command has said so
+		case s.Error == tachyon.NotStopped:
+			t.line(s.Error)
+		case s.Error != "":
+			t.text(t.paint.busy, "error: "+s.Error)
+		}
+	}
+	if t.choice != nil {
+		t.text(nil, "selected: "+t.choice.String())
+	}
+	what := t.all()
+	if t.r.Elsewhere > 0 {
+		no := duration(t.r.Elsewhere) + " of CPU that no goroutine used"
+		if utf8.RuneCountInString(what+no)+2 > t.width {
+			t.text(nil, what)
+			what = no
+		} else {
+			what += "; " + no
+		}
+	}
+	t.text(nil, what)
+	t.noCore()
+	if t.r.Idle > 0 {
+		idle := fmt.Sprintf("%s of it idle (%s)", t.amount(t.r.Idle), percent(t.r.Idle, t.r.Total))
+		if !t.p.HasIdle {
+			idle += ": left out, --idle shows it"
+		}
+		t.text(nil, idle)
+	}
+	t.apart()
+	t.matched()
+}
+
+// title writes the line that says what was recorded, when and for how long.
+func (t *reportTable) title() {
 	name := t.name + ":"
 	var facts []string
 	if t.p.Program != "" {
@@ -83,7 +125,7 @@ func (t *reportTable) header() {
 	if t.p.Duration > 0 {
 		when = duration(t.p.Duration)
 	}
-	if m := t.p.Metadata; m != nil && !t.p.Start.IsZero() {
+	if t.p.Metadata != nil && !t.p.Start.IsZero() {
 		from := " from 2006-01-02 15:04:05"
 		if t.instant() {
 			from = "at 2006-01-02 15:04:05"
@@ -108,7 +150,7 @@ func (t *reportTable) header() {
 		count += " of " + plural(int64(t.r.Goroutines), "goroutine")
 	}
 	facts = append(facts, count)
-	if m := t.p.Metadata; m == nil {
+	if t.p.Metadata == nil {
 		facts = append(facts, t.format)
 	}
 	t.text(func(l string) string {
@@ -117,79 +159,52 @@ func (t *reportTable) header() {
 		}
 		return l
 	}, name+" "+strings.Join(facts, ", "))
-	if m := t.p.Metadata; m != nil && m.Session != nil {
-		s := m.Session
-		if s.Source != "" && !t.sourceLast { // JSON lines do not say it
-			t.source()
-		}
-		switch {
-		case s.Error == tachyon.NotStopped && t.unfinished: // the command has said so
-		case s.Error == tachyon.NotStopped:
-			t.line(s.Error)
-		case s.Error != "":
-			t.text(t.paint.busy, "error: "+s.Error)
-		}
-	}
-	if t.choice != nil {
-		t.text(nil, "selected: "+t.choice.String())
-	}
+}
+
+// all says how much time there is in all, and what it is the time of.
+func (t *reportTable) all() string {
+	own := t.r.Total - t.r.Elsewhere
 	what := t.amount(t.r.Total) + " in all"
 	switch {
+	case t.group == report.ByRan:
+		return duration(t.r.Total) + " in which goroutines waited for a core"
 	case t.instant():
-		what = fmt.Sprintf("%s, of which %s ran", plural(int64(t.r.Total/time.Microsecond), "goroutine"), t.amount(t.r.TotalCPU))
+		return fmt.Sprintf("%s, of which %s ran", plural(int64(t.r.Total/time.Microsecond), "goroutine"), t.amount(t.r.TotalCPU))
+	case t.weight == "cpu":
+		return duration(t.r.Total) + " on CPU"
+	case t.weight == "latency":
+		what = duration(t.r.Total) + " on the wall clock, shared by what ran or waited at each instant"
 	case t.r.Unitless:
 		what += ": samples, or " + duration(t.r.Total) + " if its weights are in µs, as gotach writes them"
 	case t.r.Goroutines > 1:
-		what = duration(t.r.Total-t.r.Elsewhere) + " of all goroutines together"
+		what = duration(own) + " of all goroutines together"
 	case t.r.Elsewhere > 0:
-		what = duration(t.r.Total-t.r.Elsewhere) + " of one goroutine"
+		what = duration(own) + " of one goroutine"
 	}
-	switch {
-	case t.instant():
-	case t.weight == "cpu":
-		what = duration(t.r.Total) + " on CPU"
-	case t.weight == "latency":
-		what = duration(t.r.Total) + " on the wall clock, shared by what ran or waited at each instant"
+	if t.knowsCPU() {
+		cpu := t.r.TotalCPU - t.r.Elsewhere
+		what += fmt.Sprintf(", %s of it on CPU (%s)", duration(cpu), percent(cpu, own))
 	}
-	if t.group == report.ByRan {
-		what = duration(t.r.Total) + " in which goroutines waited for a core"
-	} else if t.knowsCPU() && t.weight != "cpu" && !t.instant() {
-		what += fmt.Sprintf(", %s of it on CPU (%s)", duration(t.r.TotalCPU-t.r.Elsewhere),
-			strings.TrimSpace(percent(t.r.TotalCPU-t.r.Elsewhere, t.r.Total-t.r.Elsewhere)))
+	return what
+}
+
+// matched writes a line about what --focus and --ignore leave.
+func (t *reportTable) matched() {
+	var chosen []string
+	if t.o.Focus != nil {
+		chosen = append(chosen, fmt.Sprintf("focus %q", t.o.Focus))
 	}
-	if t.r.Elsewhere > 0 {
-		no := duration(t.r.Elsewhere) + " of CPU that no goroutine used"
-		if utf8.RuneCountInString(what+no)+2 > t.width {
-			t.text(nil, what)
-			what = no
-		} else {
-			what += "; " + no
-		}
+	if t.o.Ignore != nil {
+		chosen = append(chosen, fmt.Sprintf("ignore %q", t.o.Ignore))
 	}
-	t.text(nil, what)
-	t.noCore()
-	if t.r.Idle > 0 {
-		idle := fmt.Sprintf("%s of it idle (%s)", t.amount(t.r.Idle), strings.TrimSpace(percent(t.r.Idle, t.r.Total)))
-		if !t.p.HasIdle {
-			idle += ": left out, --idle shows it"
-		}
-		t.text(nil, idle)
+	if chosen == nil {
+		return
 	}
-	t.apart()
-	if t.o.Focus != nil || t.o.Ignore != nil {
-		var chosen []string
-		if t.o.Focus != nil {
-			chosen = append(chosen, fmt.Sprintf("focus %q", t.o.Focus))
-		}
-		if t.o.Ignore != nil {
-			chosen = append(chosen, fmt.Sprintf("ignore %q", t.o.Ignore))
-		}
-		refer := ""
-		if t.r.Shown > 0 {
-			refer = ", percentages refer to it"
-		}
-		t.text(nil, fmt.Sprintf("%s of it shown (%s)%s: %s", t.amount(t.r.Shown), strings.TrimSpace(percent(t.r.Shown, t.r.Total)), refer, strings.Join(chosen, ", ")))
+	refer := ""
+	if t.r.Shown > 0 {
+		refer = ", percentages refer to it"
 	}
+	t.text(nil, fmt.Sprintf("%s of it shown (%s)%s: %s", t.amount(t.r.Shown), percent(t.r.Shown, t.r.Total), refer, strings.Join(chosen, ", ")))
 }
 
 // apart writes a line about what is set apart.
@@ -239,7 +254,7 @@ func (t *reportTable) source() {
 	}
 	if all := s.Samples + s.Dropped; s.Dropped > all/100 && s.Unwritten == 0 {
 		t.text(t.paint.late, fmt.Sprintf("%s of all samples were dropped, %s because a stack could not be read",
-			strings.TrimSpace(percent(time.Duration(s.Dropped), time.Duration(all))), strings.TrimSpace(percent(time.Duration(s.Torn), time.Duration(all)))))
+			percent(time.Duration(s.Dropped), time.Duration(all)), percent(time.Duration(s.Torn), time.Duration(all))))
 	}
 }
 
@@ -258,7 +273,7 @@ func (t *reportTable) noCore() {
 	}
 	if t.group != report.ByRan && t.r.NoCore > 0 && (throttled || t.r.NoCore >= ran/50) {
 		t.text(t.paint.late, fmt.Sprintf("running without a core (▒): %s, %s of the time in which goroutines ran",
-			duration(t.r.NoCore), strings.TrimSpace(percent(t.r.NoCore, ran))))
+			duration(t.r.NoCore), percent(t.r.NoCore, ran)))
 	}
 }
 

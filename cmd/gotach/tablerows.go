@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,11 +15,7 @@ import (
 // rows writes the table.
 func (t *reportTable) rows() {
 	// For goroutines and states self is the same as total, so there is one column.
-	one := false
-	switch t.o.By {
-	case profile.ByGoroutine, profile.ByState, profile.ByGroup, profile.ByBlocked:
-		one = true
-	}
+	one := slices.Contains([]profile.By{profile.ByGoroutine, profile.ByState, profile.ByGroup, profile.ByBlocked}, t.o.By)
 	byTotal := t.o.Sort == profile.SortTotal
 	called := false
 	most := time.Duration(0)
@@ -28,48 +25,39 @@ func (t *reportTable) rows() {
 		wall, _ := t.ordered(row)
 		most = max(most, wall)
 	}
-	legend, amount, ran := legend, "TIME", "CPU"
+	legend, amount := legend, "TIME"
 	if t.instant() {
-		legend, amount, ran = "█ran ░wait", "COUNT", "RAN"
+		legend, amount = "█ran ░wait", "COUNT"
 	}
 	if !t.knowsCPU() {
 		legend = ""
 	}
-	head := fmt.Sprintf("%7s %7s  %-*s  ", "SELF", "", barWidth, legend)
+	left, right, share := "SELF", "TOTAL", ""
 	if byTotal {
-		head = fmt.Sprintf("%7s %7s  %-*s  ", "TOTAL", "", barWidth, legend)
+		left, right = right, left
 	}
-	switch {
-	case t.heading() == blockedAt:
-		head = fmt.Sprintf("%7s %7s  %-*s  ", amount, "OF WAIT", barWidth, legend)
-	case one:
-		head = fmt.Sprintf("%7s %7s  %-*s  ", amount, "", barWidth, legend)
-	case byTotal:
-		head += fmt.Sprintf("%7s %7s  ", "SELF", "")
-	default:
-		head += fmt.Sprintf("%7s %7s  ", "TOTAL", "")
+	if one {
+		left = amount
+	}
+	if t.heading() == blockedAt {
+		share = "OF WAIT"
+	}
+	head := fmt.Sprintf("%7s %7s  %-*s  ", left, share, barWidth, legend)
+	if !one {
+		head += fmt.Sprintf("%7s %7s  ", right, "")
 	}
 	if called {
 		head += fmt.Sprintf("%8s  ", "CALLED")
 	}
-	if t.knowsCPU() {
-		head += fmt.Sprintf("%7s  ", ran)
-	}
-	if t.spark {
-		head += fmt.Sprintf("%-*s  ", sparkWidth, "WHEN")
-	}
+	head += t.lastHeads()
 	room := t.width - utf8.RuneCountInString(head)
 	t.line(t.paint.bold(head + t.heading()))
 	for i := range t.r.Rows {
 		row := &t.r.Rows[i]
 		first, cpu := t.ordered(row)
-		noCore := row.SelfNoCore
+		second, noCore := row.Total, row.SelfNoCore
 		if byTotal {
-			noCore = row.TotalNoCore
-		}
-		second := row.Total
-		if byTotal {
-			second = row.Self
+			second, noCore = row.Self, row.TotalNoCore
 		}
 		printf(&t.b, "%7s %7s  %s  ", t.amount(first), t.share(first), t.bar(first, cpu, noCore, most))
 		if !one {
@@ -82,19 +70,37 @@ func (t *reportTable) rows() {
 			}
 			printf(&t.b, "%8s  ", n)
 		}
-		if t.knowsCPU() {
-			printf(&t.b, "%7s  ", t.amount(cpu))
-		}
-		if t.spark {
-			line := sparkline(row.Series)
-			if 2*cpu > first {
-				line = t.paint.busy(line)
-			} else {
-				line = t.paint.wait(line)
-			}
-			printf(&t.b, "%s  ", line)
-		}
+		t.lastCells(first, cpu, row.Series)
 		printf(&t.b, "%s\n", t.place(row, room))
+	}
+}
+
+// lastHeads returns the heads of the columns before the names.
+func (t *reportTable) lastHeads() (heads string) {
+	if t.knowsCPU() {
+		ran := "CPU"
+		if t.instant() {
+			ran = "RAN"
+		}
+		heads = fmt.Sprintf("%7s  ", ran)
+	}
+	if t.spark {
+		heads += fmt.Sprintf("%-*s  ", sparkWidth, "WHEN")
+	}
+	return heads
+}
+
+// lastCells writes these columns of a row.
+func (t *reportTable) lastCells(wall, cpu time.Duration, series []float32) {
+	if t.knowsCPU() {
+		printf(&t.b, "%7s  ", t.amount(cpu))
+	}
+	if t.spark {
+		colour := t.paint.wait
+		if 2*cpu > wall {
+			colour = t.paint.busy
+		}
+		printf(&t.b, "%s  ", colour(sparkline(series)))
 	}
 }
 
@@ -125,11 +131,14 @@ func (t *reportTable) ordered(row *profile.Row) (wall, cpu time.Duration) {
 	return row.Self, row.SelfCPU
 }
 
-// share returns d as a percentage of what is shown, in bold from 10 % on.
-func (t *reportTable) share(d time.Duration) string {
-	s := fmt.Sprintf("%7s", percent(d, t.r.Shown))
-	if t.r.Shown > 0 && d >= t.r.Shown/10 {
-		return t.paint.bold(s)
+// share returns d as a percentage of what is shown.
+func (t *reportTable) share(d time.Duration) string { return t.paint.share(d, t.r.Shown) }
+
+// share returns d as a percentage of all, in bold from 10 % on.
+func (p paint) share(d, all time.Duration) string {
+	s := fmt.Sprintf("%7s", percent(d, all))
+	if all > 0 && d >= all/10 {
+		return p.bold(s)
 	}
 	return s
 }

@@ -25,6 +25,9 @@ func baseName(path string) string {
 	return eval + path[strings.LastIndexAny(path, `/\`)+1:]
 }
 
+// fileLine returns a place in the source, such as main.go:41.
+func fileLine(file string, line int) string { return fmt.Sprintf("%s:%d", baseName(file), line) }
+
 // shorten makes a name fit into room columns. It removes the leading elements of the import
 // path first, then the middle.
 func shorten(name string, room int) string {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -172,11 +171,7 @@ func (m *topModel) states(window time.Duration) []string {
 	columns := min(m.width-36, 60) // a series has no more parts
 	lines := []string{"", m.paint.bold(fmt.Sprintf(" %-14s%-*s  %8s %8s", "", columns, "GOROUTINES DURING THE WINDOW", "AVERAGE", "MOST"))}
 	for _, a := range list {
-		average := float64(a.all) / float64(window)
-		most := average
-		if len(a.series) > 0 {
-			most = max(average, float64(slices.Max(a.series))/float64(window)*float64(len(a.series)))
-		}
+		average, most := a.numbers(window)
 		lines = append(lines, fmt.Sprintf(" %-14s%s  %s %s", a.name, a.paint(m.paint, sparks(a.series, columns)), number(average), number(most)))
 	}
 	return lines

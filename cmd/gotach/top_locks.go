@@ -51,7 +51,7 @@ func (m *topModel) lock(x *locks.Lock, tick time.Duration) (lines []string) {
 	line := func(number, what, state, function, file string, line int, colour func(string) string) {
 		state = "[" + state + "] "
 		room := m.width - indent - 6 - utf8.RuneCountInString(state)
-		lines = append(lines, fmt.Sprintf("%-*s%-4s  %s%s", indent, number, what, colour(state), site(m.paint, function, fmt.Sprintf("%s:%d", baseName(file), line), room)))
+		lines = append(lines, fmt.Sprintf("%-*s%-4s  %s%s", indent, number, what, colour(state), site(m.paint, function, fileLine(file, line), room)))
 	}
 	for i, s := range x.Sites[:min(len(x.Sites), mostSites)] {
 		what := ""

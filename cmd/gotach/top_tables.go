@@ -18,14 +18,6 @@ func (m *topModel) place(r *profile.Report, row *profile.Row, room int) string {
 	return t.place(row, room)
 }
 
-func (m *topModel) share(d, all time.Duration) string {
-	s := fmt.Sprintf("%7s", percent(d, all))
-	if all > 0 && d >= all/10 {
-		return m.paint.bold(s)
-	}
-	return s
-}
-
 // narrow reports whether the terminal has few columns, so that tables have only the most important ones.
 func (m *topModel) narrow() bool { return m.width < 100 }
 
@@ -62,7 +54,7 @@ func (m *topModel) functions(r *profile.Report) (string, []string) {
 		if !m.cpu {
 			cpu = fmt.Sprintf("%7s  ", duration(row.SelfCPU))
 		}
-		lines = append(lines, fmt.Sprintf(" %7s %s  %7s  %s%s  %s", duration(row.Self), m.share(row.Self, r.Shown), duration(row.Total), cpu, m.trend(row), m.place(r, row, room)))
+		lines = append(lines, fmt.Sprintf(" %7s %s  %7s  %s%s  %s", duration(row.Self), m.paint.share(row.Self, r.Shown), duration(row.Total), cpu, m.trend(row), m.place(r, row, room)))
 	}
 	if len(lines) == 0 {
 		lines = m.none("function")
@@ -89,7 +81,7 @@ func (m *topModel) blocked(r *profile.Report) (string, []string) {
 		if !m.narrow() {
 			number = fmt.Sprintf("%7s  ", average(row.Self, window))
 		}
-		lines = append(lines, fmt.Sprintf(" %7s %s  %s%s  %s", duration(row.Self), m.share(row.Self, r.Shown), number, m.trend(row), m.place(r, row, room)))
+		lines = append(lines, fmt.Sprintf(" %7s %s  %s%s  %s", duration(row.Self), m.paint.share(row.Self, r.Shown), number, m.trend(row), m.place(r, row, room)))
 	}
 	if len(lines) == 0 {
 		lines = m.none("blocked goroutine")

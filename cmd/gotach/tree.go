@@ -60,16 +60,7 @@ func (t *treeTable) render() []byte {
 	if !t.callers {
 		head += fmt.Sprintf("%7s  ", "SELF")
 	}
-	if t.knowsCPU() {
-		ran := "CPU"
-		if t.instant() {
-			ran = "RAN"
-		}
-		head += fmt.Sprintf("%7s  ", ran)
-	}
-	if t.spark {
-		head += fmt.Sprintf("%-*s  ", sparkWidth, "WHEN")
-	}
+	head += t.lastHeads()
 	t.line(t.paint.bold(head + what))
 	t.nodes(t.tree.Nodes, utf8.RuneCountInString(head), "", "")
 	if t.tree.NodesCut > 0 {
@@ -93,16 +84,7 @@ func (t *treeTable) nodes(list []*profile.Node, columns int, before, below strin
 		if !t.callers {
 			printf(&t.b, "%7s  ", t.amount(end.Self))
 		}
-		if t.knowsCPU() {
-			printf(&t.b, "%7s  ", t.amount(n.TotalCPU))
-		}
-		if t.spark {
-			line := t.paint.wait(sparkline(n.Series))
-			if 2*n.TotalCPU > n.Total {
-				line = t.paint.busy(sparkline(n.Series))
-			}
-			printf(&t.b, "%s  ", line)
-		}
+		t.lastCells(n.Total, n.TotalCPU, n.Series)
 		room := max(minName, t.width-columns-utf8.RuneCountInString(branch))
 		printf(&t.b, "%s%s\n", t.paint.dim(branch), t.way(way, room))
 		t.nodes(end.Children, columns, "x", next)
@@ -117,7 +99,7 @@ func (t *treeTable) way(way []*profile.Node, room int) string {
 	for i, n := range way {
 		own[i] = !profile.IsStandard(&profile.Frame{Func: n.Name, File: n.File})
 		if own[i] || n.File != "" && !slices.Contains(own[:i], true) {
-			at = fmt.Sprintf("%s:%d", baseName(n.File), n.Line)
+			at = fileLine(n.File, n.Line)
 		}
 	}
 	left := room

@@ -163,8 +163,7 @@ func (v *viewed) open(ctx context.Context, r page.Request) (_ *page.Opened, err 
 			return nil, errors.Join(in.Named(in.OnlySums()), out.Close())
 		}
 		out.Growing = out.Growing || len(in.Unfinished()) > 0
-		open := func(o stream.Options) (*stream.Source, error) { return in.Source(o) }
-		out.Inputs = append(out.Inputs, page.Input{Name: in.Name, Files: typed(side), Open: open})
+		out.Inputs = append(out.Inputs, page.Input{Name: in.Name, Files: typed(side), Open: in.Source})
 	}
 	return out, nil
 }

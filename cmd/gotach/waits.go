@@ -77,14 +77,10 @@ They select what stands at the left. What is below it can be any goroutine.`,
 				if err != nil {
 					return err
 				}
-				e.barDone()
-				if asJSON {
-					return e.printJSON(w, " ")
-				}
-				t := waitTable{paint: newPaint(e.stdout), width: width(e.stdout), all: w.Time, instant: in.Instant()}
-				t.render(in.Name, who, w)
-				_, err = e.stdout.Write(t.b.Bytes())
-				return err
+				return e.found(w, asJSON, func() []byte {
+					t := waitTable{paint: newPaint(e.stdout), width: width(e.stdout), all: w.Time, instant: in.Instant()}
+					return t.render(in.Name, who, w)
+				})
 			})
 		},
 	}
@@ -137,12 +133,12 @@ type waitTable struct {
 	instant bool // the profile is that of one instant: amounts are numbers of goroutines
 }
 
-func (t *waitTable) render(name, who string, w *locks.Waits) {
+func (t *waitTable) render(name, who string, w *locks.Waits) []byte {
 	title := t.paint.bold(name + ":")
 	if w.Goroutines == 0 {
 		printf(&t.b, "%s no goroutine has a sample in %s\n", title, who)
 		printf(&t.b, "gotach report --by goroutine shows the goroutines, --by function --top 0 the functions that have samples.\n")
-		return
+		return t.b.Bytes()
 	}
 	if t.instant {
 		printf(&t.b, "%s %s in %s, of which %s waited\n\n", title, plural(int64(w.Goroutines), "goroutine"), who, unitless(w.Waited, true))
@@ -150,6 +146,7 @@ func (t *waitTable) render(name, who string, w *locks.Waits) {
 		printf(&t.b, "%s %s in %s: %s, of which they waited %s\n\n", title, plural(int64(w.Goroutines), "goroutine"), who, duration(w.Time), duration(w.Waited))
 	}
 	t.nodes(w.Chains, 0)
+	return t.b.Bytes()
 }
 
 // mostWaitNodes is the number of lines below a line that are shown. None has less than a hundredth of
@@ -186,7 +183,7 @@ func (t *waitTable) node(n *locks.WaitNode, depth int) {
 		}
 	}
 	if n.In != nil {
-		object = fmt.Sprintf("  in %s  %s:%d", n.In.Func, baseName(n.In.File), n.In.Line) + object
+		object = "  in " + n.In.Func + "  " + fileLine(n.In.File, n.In.Line) + object
 	}
 	room := t.width - 10 - 2*depth - utf8.RuneCountInString(role+state+object)
 	paint := t.paint.busy
@@ -195,11 +192,11 @@ func (t *waitTable) node(n *locks.WaitNode, depth int) {
 	}
 	at := ""
 	if n.Line > 0 {
-		at = fmt.Sprintf("%s:%d", baseName(n.File), n.Line)
+		at = fileLine(n.File, n.Line)
 	}
 	t.line(n.Time, depth, role+paint(state)+site(t.paint, n.Func, at, room)+t.paint.bold(object))
 	if n.Has != nil {
-		t.line(n.Time, depth+1, fmt.Sprintf("who waits has one already, in %s  %s:%d", n.Has.Func, baseName(n.Has.File), n.Has.Line))
+		t.line(n.Time, depth+1, "who waits has one already, in "+n.Has.Func+"  "+fileLine(n.Has.File, n.Has.Line))
 	}
 	if n.Cycle {
 		t.line(n.Time, depth+1, "which waits for a goroutine above: a deadlock")

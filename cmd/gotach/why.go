@@ -64,14 +64,7 @@ first five findings begin gotach report. docs/findings.md says when each is told
 
 // findings finds what is wrong in a profile.
 func (e *env) findings(in *formats.Input, paths []string) ([]findings.Finding, error) {
-	ao := report.Options{Series: true}
-	so := ao.Stream()
-	so.Unselected = true
-	src, err := in.Source(so)
-	if err != nil {
-		return nil, err
-	}
-	survey, err := report.NewSurvey(src, ao, source.Usual().Read)
+	survey, err := report.OpenSurvey(in.Source, report.Options{Series: true}, source.Usual().Read)
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +113,8 @@ const mostEvidence = 6
 func oneFinding(number int, x *findings.Finding, paint paint, width int) []byte {
 	var b bytes.Buffer
 	head := findingHead(number, x, true)
-	lines := wrap(head+x.Text, width, 3)
-	for i, l := range lines {
-		if i == 0 {
-			l = paint.bold(head) + strings.TrimPrefix(l, head)
-		}
+	lines := findingLines(head, x, paint, width)
+	for _, l := range lines {
 		printf(&b, "%s\n", l)
 	}
 	left := max(1, mostEvidence-1-len(lines))
@@ -136,6 +126,13 @@ func oneFinding(number int, x *findings.Finding, paint paint, width int) []byte 
 	}
 	printf(&b, "   %s\n", x.Command)
 	return b.Bytes()
+}
+
+// findingLines returns a finding's sentences, with a head before them.
+func findingLines(head string, x *findings.Finding, paint paint, width int) []string {
+	lines := wrap(head+x.Text, width, 3)
+	lines[0] = paint.bold(head) + strings.TrimPrefix(lines[0], head)
+	return lines
 }
 
 // findingHead returns what stands before a finding's text.

@@ -55,41 +55,14 @@ func newLabelled(s *reader.Reader, importPath string) (*labelled, error) {
 	if err != nil {
 		return nil, err
 	}
-	frames := s.Frames()
-	runs, called := make([]bool, len(frames)), make([]string, len(frames))
-	for i, f := range frames {
-		runs[i], called[i] = slices.Contains(runners, f.Func), testName(f.Func)
-	}
 	t := &tests{known: map[uint64]*tachyon.Goroutine{}, names: map[uint64]string{}, of: map[uint64]string{}}
 	for i := range m.Goroutines {
 		g := m.Goroutines[i]
 		t.known[g.ID] = &g
 	}
-	start, latest := s.Header().Start, uint64(0)
-	seen := map[uint64]bool{}
-	for sample, err := range s.Samples() {
-		if err != nil {
-			return nil, err
-		}
-		id, name := sample.Thread, ""
-		seen[id] = true
-		if id != mainGoroutine && t.names[id] != "" {
-			continue
-		}
-		for i := len(sample.Stack) - 1; i > 0; i-- { // from the goroutine's first function on
-			if runs[sample.Stack[i]] {
-				name = called[sample.Stack[i-1]]
-				break
-			}
-		}
-		if id != mainGoroutine {
-			t.names[id] = name
-			continue
-		}
-		if n := len(t.main); n == 0 || t.main[n-1].name != name {
-			t.main = append(t.main, mainSpan{latest, name})
-		}
-		latest = sample.Time - min(sample.Time, start) + 1 // a sample stands for the time from here to the next one
+	seen, err := t.read(s)
+	if err != nil {
+		return nil, err
 	}
 	l := &labelled{Reader: s, tests: map[string]bool{}}
 	for id := range seen {
@@ -118,6 +91,42 @@ func newLabelled(s *reader.Reader, importPath string) (*labelled, error) {
 		l.goroutines = append(l.goroutines, g)
 	}
 	return l, nil
+}
+
+// read finds the tests of the stacks of all goroutines, and of the main one over time. It returns which goroutines have samples.
+func (t *tests) read(s *reader.Reader) (seen map[uint64]bool, err error) {
+	frames := s.Frames()
+	runs, called := make([]bool, len(frames)), make([]string, len(frames))
+	for i, f := range frames {
+		runs[i], called[i] = slices.Contains(runners, f.Func), testName(f.Func)
+	}
+	start, latest := s.Header().Start, uint64(0)
+	seen = map[uint64]bool{}
+	for sample, err := range s.Samples() {
+		if err != nil {
+			return nil, err
+		}
+		id, name := sample.Thread, ""
+		seen[id] = true
+		if id != mainGoroutine && t.names[id] != "" {
+			continue
+		}
+		for i := len(sample.Stack) - 1; i > 0; i-- { // from the goroutine's first function on
+			if runs[sample.Stack[i]] {
+				name = called[sample.Stack[i-1]]
+				break
+			}
+		}
+		if id != mainGoroutine {
+			t.names[id] = name
+			continue
+		}
+		if n := len(t.main); n == 0 || t.main[n-1].name != name {
+			t.main = append(t.main, mainSpan{latest, name})
+		}
+		latest = sample.Time - min(sample.Time, start) + 1 // a sample stands for the time from here to the next one
+	}
+	return seen, nil
 }
 
 // mainGoroutine runs examples, one after the other. All other goroutines belong to one test at most.

@@ -217,14 +217,8 @@ const mostSearched = 500_000
 
 // find finds what is wrong.
 func find(files []stream.File, q Query) ([]findings.Finding, error) {
-	o := report.Options{Series: true, Window: true}
-	so := o.Stream()
-	so.Unselected = true
-	src, err := stream.New(files, so)
-	if err != nil {
-		return nil, err
-	}
-	survey, err := report.NewSurvey(src, o, q.Locks.Source)
+	open := func(o stream.Options) (*stream.Source, error) { return stream.New(files, o) }
+	survey, err := report.OpenSurvey(open, report.Options{Series: true, Window: true}, q.Locks.Source)
 	if err != nil {
 		return nil, err
 	}
