@@ -116,6 +116,7 @@ func homeCases() []homeCase {
 		{name: "waiting for a lock", members: 8, rest: []tachyon.Frame{analyzetest.Wait("sync.Mutex.Lock"), analyzetest.Place("sync.(*Mutex).Lock", 1), loop}, work: work, share: 95},
 		{name: "ticker", members: 1, rest: []tachyon.Frame{analyzetest.Wait("sleep"), analyzetest.Place("time.Sleep", 1), loop}, work: work, share: 95, idle: true},
 		{name: "own protocol", members: 4, rest: append(waitForIO[:5:5], analyzetest.Place("bufio.(*Reader).ReadString", 1), loop), work: work, share: 95, idle: true},
+		{name: "copies what another program prints", members: 1, rest: append(waitForIO[:3:3], analyzetest.Place("os.(*File).Read", 1), analyzetest.Place("io.copyBuffer", 1), analyzetest.Place("os.genericWriteTo", 1), analyzetest.Place("io.Copy", 1), literal), share: 100, longer: true, idle: true, rests: true},
 		{name: "blocked in a write", members: 4, rest: []tachyon.Frame{analyzetest.Wait("IO wait"), analyzetest.Place("internal/poll.(*FD).Write", 1), analyzetest.Place("net.(*conn).Write", 1), loop}, work: work, share: 95},
 		{name: "client of another library", members: 4, rest: call, work: work, share: 95},
 		{name: "client in a literal", members: 4, rest: append(call[:2:2], analyzetest.Place("main.main.func2", 3)), work: []tachyon.Frame{analyzetest.Place("main.main.func2", 3)}, share: 95},

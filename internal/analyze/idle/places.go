@@ -56,6 +56,10 @@ var idleTable = []idlePlace{
 	{in: "net/http.(*persistConn).readLoop", what: "that the response is read", always: true},
 	{in: "net/http.(*persistConn).writeLoop", what: "the next request", always: true},
 
+	// fasthttp.
+	{in: "github.com/valyala/fasthttp.(*Server).serveConn", call: "bufio.(*Reader).Peek", what: "the next request", always: true},
+	{in: "github.com/valyala/fasthttp.(*workerPool).workerFunc", what: "the next connection", always: true},
+
 	// database/sql.
 	{in: "database/sql.(*DB).connectionOpener", what: "that a connection is needed", always: true},
 	{in: "database/sql.(*DB).connectionCleaner", what: "the next time to look", always: true},
@@ -206,7 +210,7 @@ var Wrappers = map[string]bool{
 }
 
 // primitives are packages whose functions only carry out a wait that their caller decided on. Where the value is
-// false, only those that read or accept do so.
+// false, only those that read, accept or copy do so.
 var primitives = map[string]bool{
 	"runtime": true, "internal/poll": true, "internal/sync": true, "sync": true,
 	"net": false, "os": false, "bufio": false, "io": false, "crypto/tls": false, "net/textproto": false,
@@ -220,7 +224,7 @@ func primitive(pkg, name string) bool {
 		return all || name == "time.Sleep"
 	}
 	method := strings.ToLower(name[strings.LastIndexByte(name, '.')+1:])
-	for _, begin := range []string{"read", "peek", "fill", "scan", "accept", "decode", "refill", "recv"} {
+	for _, begin := range []string{"read", "peek", "fill", "scan", "accept", "decode", "refill", "recv", "copy", "writeto", "generic", "splice"} {
 		if strings.HasPrefix(method, begin) {
 			return true
 		}
