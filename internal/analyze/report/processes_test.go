@@ -111,7 +111,7 @@ func TestProcessesDoNotMix(t *testing.T) {
 	}
 	testenv.Same(t, "locks main.mu, one of each process", mutexes, "10s of 1; 10s of 1; ")
 	served := testenv.Must(requests.Find(analyzetest.SamplesOf(t, o, files...), requests.Options{Slowest: 5}))
-	testenv.Same(t, "unfinished requests of two processes", served.Unfinished, 2)
+	testenv.Same(t, "unfinished requests of two processes, and for how long", fmt.Sprint(served.Unfinished, " ", served.Oldest), "2 9.9s")
 	src := analyzetest.SamplesOf(t, o, files...).Source
 	_, rows := reportOf(t, src, Options{Goroutines: true, Idle: true, Apart: true}, profile.ReportOptions{By: profile.ByGoroutine})
 	testenv.Same(t, "goroutines, four of each process", [2]int{len(rows), src.Goroutines()}, [2]int{8, 8})
@@ -233,9 +233,8 @@ func TestApart(t *testing.T) {
 			for i := range report.Profile.Records {
 				shown += report.Profile.Records[i].Wall
 			}
-			if !maps.Equal(got, c.want) || !analyzetest.Near(report.Total, c.total, 0.001, time.Second) || !analyzetest.Near(shown, c.shown, 0.001, time.Second) {
-				t.Errorf("apart %v of %v, %v shown; want %v of %v, %v shown\n%v", got, report.Total, shown, c.want, c.total, c.shown, rows)
-			}
+			wrong := !maps.Equal(got, c.want) || !analyzetest.Near(report.Total, c.total, 0.001, time.Second) || !analyzetest.Near(shown, c.shown, 0.001, time.Second)
+			testenv.FailIf(t, wrong, "apart %v of %v, %v shown; want %v of %v, %v shown\n%v", got, report.Total, shown, c.want, c.total, c.shown, rows)
 		})
 	}
 }

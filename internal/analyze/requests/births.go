@@ -163,6 +163,7 @@ type birthCount struct {
 	// those of such sites, which may have more of them; short are the others of sites where some lives are short.
 	unseen, others, short float64
 	http                  bool    // requests of HTTP/1 have a goroutine each; how often connections stop tells of them too
+	long                  bool    // hardly any of these is short: goroutines of others have no sample as often
 	connections           float64 // new connections of HTTP/1 of which each has a goroutine too; 0: few
 	fits                  float64 // if samples tell of more requests than began, by what they must be multiplied; else 1
 }
@@ -177,7 +178,10 @@ func (b *births) count(kinds [analyze.KindCount]float64, seen [analyze.KindCount
 		served += n
 	}
 	reads := b.sites[analyze.BackgroundRead]
-	c.http = reads != nil && 3*reads.n > seen[analyze.KindHTTP]
+	if c.http = reads != nil && 3*reads.n > seen[analyze.KindHTTP]; c.http {
+		all, short := reads.estimate()
+		c.long = short <= all/10
+	}
 	dialed := 0.0
 	if site := b.sites[dialConn]; site != nil {
 		dialed, _ = site.estimate()
@@ -236,6 +240,12 @@ const startDial, dialConn = "net/http.(*Transport).startDialConnForLocked", "net
 // connectionStart starts the goroutine of each connection of an HTTP/1 server.
 const connectionStart = "net/http.(*Server).Serve"
 
+// atLeast returns how many of the estimated requests there are at least: the estimate of those that have no sample is good to a third
+// if ticks come late.
+func atLeast(estimated float64, seen int) float64 {
+	return estimated - max(0, (estimated-float64(seen))/2)
+}
+
 // numbers returns the number of requests by kind, and how many more there are at most than the samples tell. all are those
 // that samples tell, by kind, with estimates of those that have none; more are further ones that connections must have served.
 func (b *births) numbers(all, more [analyze.KindCount]float64, seen [analyze.KindCount]int) (out [analyze.KindCount]Number, unseen float64) {
@@ -255,17 +265,18 @@ func (b *births) numbers(all, more [analyze.KindCount]float64, seen [analyze.Kin
 			x := Number{Count: int(math.Round(estimated + more[k])), Seen: seen[k]}
 			if x.Low = x.Count; more[k] == 0 && k != analyze.KindGRPC && k != analyze.KindConnect {
 				x.High = x.Count
+			} else {
+				x.Low = int(atLeast(estimated, seen[k]) + more[k])
 			}
 			out[k] = x
 			continue
 		}
 		estimated *= c.fits
-		// The estimate of those that have no sample is good to a third if ticks come late.
-		low := min(estimated+more[k], estimated+c.unseen)
-		low -= max(0, (low-float64(seen[k]))/2)
+		low := atLeast(min(estimated+more[k], estimated+c.unseen), seen[k])
 		high := estimated + c.unseen
 		point := high
-		if c.unseen < 0.04*sum { // or chance
+		chance := c.unseen < 0.04*sum
+		if chance {
 			point = estimated
 		}
 		if k == analyze.KindHTTP && c.connections > 0 { // each has one request at least
@@ -273,11 +284,11 @@ func (b *births) numbers(all, more [analyze.KindCount]float64, seen [analyze.Kin
 			high = max(high, point)
 		}
 		others := c.others
-		if k == analyze.KindHTTP && c.http {
+		if k == analyze.KindHTTP && c.http && !c.long {
 			others = c.short
 		}
 		known := counted == 1 && others == 0
-		if !known { // who has the unseen ones is not known
+		if !known && !chance { // who has the unseen ones is not known
 			point = max(low, estimated+c.unseen*all[k]/(sum+others))
 		}
 		// Births that are no requests leave the goroutines of connections without enough stops.
@@ -286,12 +297,12 @@ func (b *births) numbers(all, more [analyze.KindCount]float64, seen [analyze.Kin
 			high = max(low, min(high, b.stops/leastStops))
 			point = min(point, high)
 		}
-		chance := 2 / float64(max(1, b.born)) // of what began first and last, some have no sample
+		edges := 2 / float64(max(1, b.born)) // of what began first and last, some have no sample
 		if known {
-			low = max(low, (0.94-chance)*point)
+			low = max(low, (0.94-edges)*point)
 		}
 		x := Number{Count: max(seen[k], int(math.Round(point))), Seen: seen[k]}
-		x.Low, x.High = min(x.Count, max(seen[k], int(low))), max(x.Count, int(math.Ceil((1.05+chance)*high)))
+		x.Low, x.High = min(x.Count, max(seen[k], int(low))), max(x.Count, int(math.Ceil((1.05+edges)*high)))
 		out[k] = x
 	}
 	return out, c.unseen

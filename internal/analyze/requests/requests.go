@@ -45,6 +45,8 @@ type Requests struct {
 	Number
 	TooShort   int `json:"too_short"`  // seen at one tick only; such requests have mostly no sample at all
 	Unfinished int `json:"unfinished"` // requests that last at the end of the profile; not counted
+	// Oldest is how long the longest of these has lasted, if that is longer than all those took that have ended.
+	Oldest time.Duration `json:"oldest_ns,omitempty"`
 	// Idle is the idle time of goroutines that have the label, but work in the background, such as those of a connection
 	// that was made for a request and outlives it. It is in no request.
 	Idle time.Duration `json:"idle_ns"`
@@ -193,11 +195,18 @@ func readRequests(s *analyze.Samples, o *Options) (*requestSums, *Requests, erro
 // summary returns the counts and the percentiles.
 func (f *finder) summary() *Requests {
 	out := &Requests{What: f.what(), Histogram: []Bucket{}, Rows: []Row{}, Difference: []Difference{}, Slowest: []Request{}, Idle: analyze.Micros(f.behind)}
+	oldest := time.Duration(0)
 	for r := range f.list.All() {
 		if r.open && !r.aside {
 			out.Unfinished++
+			oldest = max(oldest, analyze.Micros(f.End-r.first))
 		}
 	}
+	defer func() {
+		if oldest > max(out.Max, out.MaxBelow) {
+			out.Oldest = oldest
+		}
+	}()
 	list := f.lengths(false)
 	if out.Seen = len(list); out.Seen == 0 {
 		if f.o.Label == "" && f.o.Func == nil {

@@ -38,9 +38,7 @@ func TestRequestsLabelOfBackground(t *testing.T) {
 	r.Goroutine(tachyon.Goroutine{ID: 7, Labels: []tachyon.LabelSpan{{Labels: labels}, {From: 40_001, Labels: map[string]string{}}}})
 	r.Goroutine(tachyon.Goroutine{ID: 8, Labels: []tachyon.LabelSpan{{Labels: labels}}})
 	out := testenv.Must(Find(r.Labelled(), Options{Label: "request"}))
-	if out.Count != 1 || out.Max < 39*time.Millisecond || out.Max > 41*time.Millisecond || out.Idle < 980*time.Millisecond || out.Idle > 1000*time.Millisecond {
-		t.Errorf("%d requests, the longest took %v, idle %v", out.Count, out.Max, out.Idle)
-	}
+	testenv.FailIf(t, out.Count != 1 || out.Max < 39*time.Millisecond || out.Max > 41*time.Millisecond || out.Idle < 980*time.Millisecond || out.Idle > 1000*time.Millisecond, "%d requests, the longest took %v, idle %v", out.Count, out.Max, out.Idle)
 }
 
 // A row has the program's own line, and the function of the library that this calls; of a wait for a lock the text of the lock, and of
