@@ -91,7 +91,7 @@ func (t *requestTable) counts(name string) {
 		notes = append(notes, fmt.Sprintf("%d too short to tell", r.TooShort))
 	}
 	if r.Unfinished > 0 {
-		notes = append(notes, fmt.Sprintf("%d not finished", r.Unfinished))
+		notes = append(notes, unfinished(r))
 	}
 	if len(notes) > 0 {
 		t.printf("%s\n", strings.Join(notes, "; "))
@@ -104,17 +104,19 @@ func (t *requestTable) counts(name string) {
 // histogram writes how many requests have which length.
 func (t *requestTable) histogram() {
 	t.printf("\n")
-	most := 1
+	most, wide := 1, 8
 	for _, bucket := range t.r.Histogram {
-		most = max(most, bucket.Count)
+		least, count := inBucket(t.r, bucket)
+		most, wide = max(most, least), max(wide, len(count))
 	}
 	for _, bucket := range t.r.Histogram {
-		n := (2*barWidth*bucket.Count + most - 1) / most
+		least, count := inBucket(t.r, bucket)
+		n := (2*barWidth*least + most - 1) / most
 		from := duration(bucket.From)
 		if bucket.From == 0 {
 			from = "up to " + duration(bucket.To)
 		}
-		t.printf("%s\n", strings.TrimRight(fmt.Sprintf("%13s %8d  %s", from, bucket.Count, t.paint.wait(strings.Repeat("█", n))), " "))
+		t.printf("%s\n", strings.TrimRight(fmt.Sprintf("%13s %*s  %s", from, wide, count, t.paint.wait(strings.Repeat("█", n))), " "))
 	}
 }
 
@@ -208,6 +210,25 @@ func (t *requestTable) repeated() {
 		state := "[" + x.State + "]"
 		t.printf("%8s %8s  %s %s\n", duration(x.Time), each, t.paint.wait(state), site(t.paint, x.Func, fileLine(x.File, x.Line), t.width-20-utf8.RuneCountInString(state)))
 	}
+}
+
+// inBucket returns how many requests a class of lengths has at least, and their number as text. If the number of all is not known, that of
+// the shortest is not, as most of these have no sample.
+func inBucket(r *requests.Requests, x requests.Bucket) (least int, count string) {
+	if rest := r.Count - x.Count; x.From == 0 && !r.Known() {
+		least = max(0, r.Low-rest)
+		return least, shortCount(requests.Number{Count: least, Low: least, High: max(0, r.High-rest)})
+	}
+	return x.Count, fmt.Sprint(x.Count)
+}
+
+// unfinished says how many requests have not ended, and for how long they have lasted if that is longer than all the others took.
+func unfinished(r *requests.Requests) string {
+	text := fmt.Sprintf("%d not finished", r.Unfinished)
+	if r.Oldest > 0 {
+		text += ", after up to " + duration(r.Oldest)
+	}
+	return text
 }
 
 // noRequests says what to do if there are no requests.

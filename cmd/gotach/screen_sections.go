@@ -141,6 +141,9 @@ func (s *screen) slow() {
 	s.line(s.paint.bold(fmt.Sprintf("%7s %7s  %*s  %s", "P50", "P90", sparkWidth, "P99", "REQUESTS")))
 	p, count := percentiles(r), shortCount(r.Number)
 	printf(&s.b, "%7s %7s  %*s  %s %s\n", p[0], p[1], sparkWidth, p[2], count, shorten(r.What, max(minName, s.width-31-len(count))))
+	if r.Oldest > 0 { // the percentiles are not of these
+		printf(&s.b, "%*s%s\n", s.indent(), "", s.paint.busy(unfinished(r)))
+	}
 	for i, d := range r.Difference {
 		if i == s.most.requests || d.Time <= 0 || d.Time < r.Difference[0].Time/4 {
 			break

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze/diff"
 	"github.com/gotach/profiler/internal/analyze/locks"
+	"github.com/gotach/profiler/internal/analyze/requests"
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/internal/testenv"
@@ -23,12 +24,9 @@ func TestTexts(t *testing.T) {
 	for _, c := range [][2]string{
 		{duration(0), "0"}, {duration(999), "999ns"}, {duration(1234), "1.23µs"}, {duration(45678), "45.7µs"}, {duration(999999), "1000µs"},
 		{duration(1500 * time.Microsecond), "1.50ms"}, {duration(62 * time.Second), "62.0s"}, {duration(999 * time.Second), "999s"},
-		{duration(3000 * time.Second), "50m00s"}, {duration(2 * time.Hour), "2h00m"}, {duration(99*time.Hour + 59*time.Minute), "99h59m"},
-		{duration(100 * time.Hour), "100h"}, {duration(1<<63 - 1), "106752d"},
-		{shorten("main.main", 20), "main.main"}, {shorten(encoder, 60), encoder}, {shorten(encoder, 40), "…/compress/zstd.(*Encoder).Write"},
-		{shorten(encoder, 26), "…/zstd.(*Encoder).Write"}, {shorten(encoder, 12), "zst…r).Write"},
-		{shorten("example.com/a.F[github.com/x/y.T]", 25), "…/a.F[github.com/x/y.T]"},
-		{shorten("goroutine 12 github.com/a/b/c.worker", 28), "goroutine 12 …/a/b/c.worker"}, {shorten("goroutine 12 worker", 3), "goroutine 12 …"},
+		{duration(3000 * time.Second), "50m00s"}, {duration(2 * time.Hour), "2h00m"}, {duration(99*time.Hour + 59*time.Minute), "99h59m"}, {duration(100 * time.Hour), "100h"}, {duration(1<<63 - 1), "106752d"},
+		{shorten("main.main", 20), "main.main"}, {shorten(encoder, 60), encoder}, {shorten(encoder, 40), "…/compress/zstd.(*Encoder).Write"}, {shorten(encoder, 26), "…/zstd.(*Encoder).Write"}, {shorten(encoder, 12), "zst…r).Write"},
+		{shorten("example.com/a.F[github.com/x/y.T]", 25), "…/a.F[github.com/x/y.T]"}, {shorten("goroutine 12 github.com/a/b/c.worker", 28), "goroutine 12 …/a/b/c.worker"}, {shorten("goroutine 12 worker", 3), "goroutine 12 …"},
 		{cut(text, 40), text}, {cut(text, 36), text}, {cut(text, 35), "handler=/suche kunde=Zoë Müller-日…"}, {cut(text, 20), "handler=/suche kund…"},
 		{quoted("app.tach"), "app.tach"}, {quoted("/tmp/日本-1.tach"), "/tmp/日本-1.tach"}, {quoted("a b"), "'a b'"}, {quoted("$(id)"), "'$(id)'"},
 		{quoted("a';id;'"), `'a'\'';id;'\'''`}, {quoted("-x"), "'-x'"}, {quoted(""), "''"}, {quoted("~"), "'~'"},
@@ -37,6 +35,8 @@ func TestTexts(t *testing.T) {
 	} {
 		testenv.Same(t, "a text", c[0], c[1])
 	}
+	slow := &requests.Requests{Number: requests.Number{Count: 100, Low: 20, High: 300}, Unfinished: 12, Oldest: time.Minute, Histogram: []requests.Bucket{{To: 1000, Count: 90}, {From: 1000, To: 2000, Count: 10}}}
+	testenv.Has(t, "requests", string((&requestTable{r: slow}).render("x")), "12 not finished, after up to 60.0s\n", "up to 1.00µs  10..290  ████████████████████\n", " 10  ████████████████████\n")
 }
 
 // In 80 columns the table of locks fits, and the lines that goroutines waited at are in it.
