@@ -105,6 +105,11 @@ func convert(e *env, in []string, out, to string, o formats.Options, slow *reque
 	case out == "-" && target.Directory:
 		return usagef("convert: %s is a format of several files and cannot go to standard output; set a directory with -o", target.Name)
 	}
+	if out != "-" && !target.Directory {
+		if err := formats.Creatable(out); err != nil {
+			return err
+		}
+	}
 	sources.none = o.NoSource || target.Name != "nytprof"
 	read, err := sources.reader("convert")
 	if err != nil {

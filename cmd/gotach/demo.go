@@ -48,6 +48,9 @@ func demo(e *env, out string, d time.Duration) error {
 	if out == "" || out == "-" {
 		return usagef("demo: the profile must be a file; set it with -o FILE")
 	}
+	if err := formats.Creatable(out); err != nil {
+		return err
+	}
 	for _, name := range []string{"PROFILE_OUT", "PROFILE_ROTATE"} { // they would override -o
 		if err := os.Unsetenv(name); err != nil {
 			return err

@@ -151,6 +151,11 @@ func makePage(e *env, sides [][]string, out string, fl *pageFlags) (err error) {
 			}
 		}
 	}
+	if out != "-" {
+		if err := formats.Creatable(out); err != nil {
+			return err
+		}
+	}
 	read, err := fl.reader("html")
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/cmd/gotach/internal/attach"
+	"github.com/gotach/profiler/internal/formats"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/spf13/cobra"
 )
@@ -42,7 +43,8 @@ func newRecord(e *env) *cobra.Command {
 		Short: "Record a Go program from outside, even one that already runs",
 		Long: `Record a running Go program from outside: sample all its goroutines and write a profile for all other
 commands. The program needs nothing of gotach and no symbols. It is not stopped and does not notice: gotach
-only reads its memory. docs/attach.md lists the rights and versions that this takes.
+only reads its memory. The rights and versions that this takes:
+` + docs + `attach.md
 
 NAME is the name of the program's executable. COMMAND is started and recorded until it ends, or for
 the time of -d. gotach passes its signals on to COMMAND, and exits with COMMAND's exit code. With
@@ -77,7 +79,10 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 			if err := checkRecord(out, d, o); err != nil {
 				return err
 			}
-			var err error
+			err := formats.Creatable(cmp.Or(out, "gotach.tach")) // before a command starts
+			if err != nil {
+				return err
+			}
 			if o.Rotate.Every, o.Rotate.Bytes, err = rotate.ParseSplit(rotation); err != nil {
 				return usagef("record: --rotate %s: %w", rotation, err)
 			}

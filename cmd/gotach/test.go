@@ -135,6 +135,9 @@ func (code errExit) Error() string { return fmt.Sprintf("exit status %d", int(co
 const testGrace = 30 * time.Second
 
 func test(e *env, fl testFlags, args []string) error {
+	if err := formats.Creatable(fl.out); err != nil {
+		return err
+	}
 	e.grace.Store(int64(testGrace))
 	res, err := gotest.Run(e.ctx, gotest.Options{Args: args, Output: fl.out, Stdin: e.stdin, Stdout: e.stdout.w, Stderr: e.stderr.w})
 	if errors.As(err, &gotest.UsageError{}) {

@@ -22,24 +22,37 @@ const usualWidth, usualHeight = 80, 24
 const usualWindow = 10 * time.Second
 
 // topKeys are the keys of gotach top, for its help on the screen and for --help.
-const topKeys = `1 2 3 4     functions, blocked lines, locks, groups of goroutines
-0           all of them together
-tab         the next of these
-↑ ↓ pgup pgdn home end    scroll
-s           sort by the next column
-c           functions by CPU time only, or by all time
-i           count idle time too, or leave it out
-a           count also what is set apart: leaks, clients of the program's own
-            server, and profiling endpoints
-/           show only stacks with a function or file that matches a regular
-            expression; on locks: only locks where one matches; esc: all again
-w W         a longer or a shorter window
-space       pause, and go on
-← →         go back and forth in time, by half a window
-l           go to the latest time
-< >         play a finished file slower or faster
-?           these keys
-q           quit`
+var topKeys = [][2]string{
+	{"1 2 3 4", "functions, blocked lines, locks, groups of goroutines"},
+	{"0", "all of them together"},
+	{"tab", "the next of these"},
+	{"↑ ↓", "scroll; so do pgup, pgdn, home and end"},
+	{"s", "sort by the next column"},
+	{"c", "functions by CPU time only, or by all time"},
+	{"i", "count idle time too, or leave it out"},
+	{"a", "count also what is set apart: leaks, clients of the program's own server, and profiling endpoints"},
+	{"/", "show only stacks with a function or file that matches a regular expression; on locks: only locks where one matches; esc: all again"},
+	{"w W", "a longer or a shorter window"},
+	{"space", "pause, and go on"},
+	{"← →", "go back and forth in time, by half a window"},
+	{"l", "go to the latest time"},
+	{"< >", "play a finished file slower or faster"},
+	{"?", "these keys"},
+	{"q", "quit"},
+}
+
+// topHelp returns the keys as lines that are at most so wide, if that is possible.
+func topHelp(width int) (lines []string) {
+	for _, k := range topKeys {
+		for i, text := range wrap(k[1], max(20, width-12), 0) {
+			if i > 0 {
+				k[0] = ""
+			}
+			lines = append(lines, fmt.Sprintf("%-12s%s", k[0], text))
+		}
+	}
+	return lines
+}
 
 func newTop(e *env) *cobra.Command {
 	var window time.Duration
@@ -64,7 +77,7 @@ most every five seconds.
 ` + sourceHelp + `
 
 Keys:
-  ` + strings.ReplaceAll(topKeys, "\n", "\n  ") + `
+  ` + strings.Join(topHelp(helpWidth-2), "\n  ") + `
 
 Only the latest three million samples are kept. The window of a running program ends two seconds ago,
 because the file does not say sooner which goroutines have ended. With many thousand goroutines each

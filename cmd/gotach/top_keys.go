@@ -18,7 +18,11 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 	case m.typing:
 		return m.edit(k)
 	case m.help:
-		m.help = false
+		if by := helpScroll[name]; by != 0 && m.helpLong {
+			m.helpAt += by
+			return nil
+		}
+		m.help, m.helpAt = false, 0
 		if name != "q" {
 			return nil
 		}
@@ -59,6 +63,9 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 	}
 	return nil
 }
+
+// helpScroll is by how many lines keys scroll the help.
+var helpScroll = map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -10, "pgdown": 10, "home": -1000, "end": 1000}
 
 // show changes to another table.
 func (m *topModel) show(view int) tea.Cmd {

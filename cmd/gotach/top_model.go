@@ -49,7 +49,10 @@ type topModel struct {
 	typing bool // a filter
 	input  string
 	help   bool
-	notice string
+	// helpLong: the help has more lines than the screen, from line helpAt on they are seen.
+	helpLong bool
+	helpAt   int
+	notice   string
 
 	after func(time.Duration, func(time.Time) tea.Msg) tea.Cmd // tea.Tick; tests do not wait
 

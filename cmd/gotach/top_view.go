@@ -40,12 +40,14 @@ func (m *topModel) screen() []string {
 	room := max(1, m.height-len(head)-1)
 	switch {
 	case m.help:
-		table = append([]string{""}, strings.Split(topKeys, "\n")...)
+		table = append([]string{""}, topHelp(m.width)...)
 		if len(table) > room { // without the tables' head
-			head = head[:1]
+			head, table = head[:1], table[1:]
 			room = max(1, m.height-len(head)-1)
-			table = table[1:]
 		}
+		m.helpLong = len(table) > room
+		m.helpAt = max(0, min(m.helpAt, len(table)-room))
+		table = table[m.helpAt:]
 	case m.look == nil:
 		table = []string{"", m.waiting()}
 	case m.view == 0:
@@ -89,6 +91,8 @@ func (m *topModel) foot() string {
 		return " /" + m.input + "█  " + m.paint.busy(m.notice)
 	case m.typing:
 		return " /" + m.input + "█  " + m.paint.dim("a regular expression, enter")
+	case m.help && m.helpLong:
+		return " ↑ ↓ scroll, any other key goes back"
 	case m.help:
 		return " any key goes back"
 	case notice != "":

@@ -27,7 +27,8 @@ all goroutines.
 
 Kinds are leak, cpu, gc, lock, pool, peer, channel, straggler, serial, chatty, fsync, dns, tls,
 connect and sleep; idle and profile are no faults of the program. A healthy program has none. The
-first five findings begin gotach report. docs/findings.md says when each is told.
+first five findings begin gotach report. When each is told:
+` + docs + `findings.md
 
 ` + selectHelp,
 		Example: `  gotach why app.tach

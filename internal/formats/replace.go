@@ -23,8 +23,15 @@ func Replace(out string, write func(io.Writer) error) (err error) {
 	if real, err := filepath.EvalSymlinks(out); err == nil {
 		out = real
 	}
+	dir := filepath.Dir(out)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no folder %s; make it first", dir)
+	}
 	mode := os.FileMode(0o600)
 	if fi, err := os.Stat(out); err == nil {
+		if fi.IsDir() {
+			return errors.New("it is a folder; name a file in it")
+		}
 		if !fi.Mode().IsRegular() { // a device or a pipe, which must not be replaced
 			w, err := os.OpenFile(out, os.O_WRONLY, 0)
 			if err != nil {
@@ -34,7 +41,7 @@ func Replace(out string, write func(io.Writer) error) (err error) {
 		}
 		mode = fi.Mode().Perm()
 	}
-	if w, link := nameless(filepath.Dir(out)); w != nil {
+	if w, link := nameless(dir); w != nil {
 		defer w.Close()
 		if err := write(w); err != nil {
 			return err
@@ -44,7 +51,7 @@ func Replace(out string, write func(io.Writer) error) (err error) {
 		}
 		return appear(out, link)
 	}
-	w, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+".*")
+	w, err := os.CreateTemp(dir, "."+filepath.Base(out)+".*")
 	if err != nil {
 		if e := (*os.PathError)(nil); errors.As(err, &e) {
 			e.Path = out // not the temporary name, which users do not know
@@ -67,6 +74,18 @@ func Replace(out string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	return os.Rename(w.Name(), out)
+}
+
+// Creatable returns an error that names a path if no file can be made there. It leaves what is there as it is.
+func Creatable(out string) error {
+	if fi, err := os.Stat(out); err == nil && !fi.IsDir() {
+		return nil
+	}
+	stop := errors.New("stop")
+	if err := Replace(out, func(io.Writer) error { return stop }); !errors.Is(err, stop) {
+		return Named(out, err)
+	}
+	return nil
 }
 
 // appear gives a nameless file the name out. Only renaming replaces a file that is there, so it has another name for a moment.

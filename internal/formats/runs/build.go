@@ -68,6 +68,7 @@ type track struct {
 	group  *group
 	stack  uint32         // of the last run, in the source
 	labels *stream.Labels // of the last span
+	vague  bool           // the goroutine had not started yet when it was named
 }
 
 // farthest bounds all times, so that sums of several fit a Duration: some 70 years.
@@ -113,6 +114,9 @@ func (b *builder) measure() error {
 			sl.group.main = sl.group.main || isMain(s)
 		}
 		g := sl.group
+		if g.vague() {
+			g.entry = b.stacks.entry(s.Stack)
+		}
 		if !sl.known || sl.place != p || sl.labels != s.Labels || b.another(s, sl.stack) {
 			g.runs++
 			g.depth += int(b.stacks.list[p.stack].Depth)
@@ -169,6 +173,9 @@ func (b *builder) collect() error {
 			b.steps.add(sl.track, p, begin, end, s)
 			continue
 		}
+		if sl.track.vague {
+			b.name(sl.track, s)
+		}
 		b.run(sl.track, p, begin, s)
 		b.label(sl.track, begin, end, s.Labels)
 	}
@@ -182,7 +189,8 @@ func (b *builder) track(s *stream.Sample, g *group) *track {
 		key := thread{s.Goroutine, s.Interpreter}
 		t := b.own[key]
 		if t == nil {
-			t = b.add(g, Track{Name: g.goroutineName(s.Goroutine, b.stacks.entry(s.Stack)), ID: s.Goroutine, Goroutines: 1, Main: isMain(s)})
+			t = b.add(g, Track{ID: s.Goroutine, Goroutines: 1, Main: isMain(s)})
+			b.name(t, s)
 			b.own[key] = t
 		}
 		return t
@@ -202,6 +210,12 @@ func (b *builder) track(s *stream.Sample, g *group) *track {
 		b.grouped[g] = t
 	}
 	return t
+}
+
+// name names the track of a sample's goroutine.
+func (b *builder) name(t *track, s *stream.Sample) {
+	entry := b.stacks.entry(s.Stack)
+	t.Name, t.vague = t.group.goroutineName(s.Goroutine, entry), vague(entry)
 }
 
 func (b *builder) add(g *group, t Track) *track {

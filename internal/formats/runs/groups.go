@@ -139,6 +139,12 @@ func (g *groups) plan(l Limits) (others int) {
 	return others
 }
 
+// vague reports whether it is not known yet with which function a goroutine began: a stack may only have a wait frame,
+// such as [runnable, not started].
+func vague(entry string) bool { return entry == "" || entry[0] == '[' }
+
+func (g *group) vague() bool { return g.kind != ofProcess && vague(g.entry) }
+
 // number returns how many goroutines a group has, as text.
 func (g *group) number() string {
 	text := thousands(g.count)

@@ -72,7 +72,7 @@ func TestRuns(t *testing.T) {
 		file,
 		`{"gotach":"session","program":"app"}`,
 		`{"gotach":"goroutine","id":7,"created_by":"main.main","created_at":"/x/main.go:9","first_us":0,"last_us":9000,"labels":[{"from_us":2500,"labels":{"a":"b"}},{"from_us":4500,"labels":{}}]}`,
-		sample(7, 1, on, "main.hash < main.work"),
+		sample(7, 1, tachyon.GILRequested, "[runnable, not started]"),
 		sample(7, 2, on, "main.hash < main.work"),
 		sample(7, 3, on, "main.hash:5 < main.work"),
 		sample(7, 4, 0, "[chan receive] < main.work"),
@@ -88,14 +88,16 @@ func TestRuns(t *testing.T) {
 		return text(s, &s.Tracks[0])
 	}
 	testenv.NoDiff(t, "", cmp.Diff(`goroutine 7 main.work (1)
-0s+2ms cpu 2ms running main.work:10;main.hash
+0s+1ms cpu 0s runnable [runnable, not started]
+1ms+1ms cpu 1ms running main.work:10;main.hash
 2ms+1ms cpu 1ms running main.work:10;main.hash:5
 3ms+3ms cpu 0s chan receive main.work:10;[chan receive]
 6ms+1ms cpu 0s chan receive main.work:10;[chan receive]
 7ms+1ms cpu 0s no core main.work:10;main.hash
 2ms-4ms map[a:b]`, session(Options{Lines: true, Waits: true})))
 	testenv.NoDiff(t, "", cmp.Diff(`goroutine 7 main.work (1)
-0s+3ms cpu 3ms running main.work;main.hash
+0s+1ms cpu 0s runnable [runnable, not started]
+1ms+2ms cpu 2ms running main.work;main.hash
 3ms+4ms cpu 0s chan receive main.work;[chan receive]
 7ms+1ms cpu 0s no core main.work;main.hash;[no core]
 2ms-4ms map[a:b]`, session(Options{StateFrames: true})))
@@ -113,6 +115,8 @@ func crowd() []string {
 			switch {
 			case id == 1:
 				lines = append(lines, sample(1, at, tachyon.MainThread, "[sync.WaitGroup.Wait] < main.main"))
+			case at == 1 && id == 2:
+				lines = append(lines, sample(id, at, tachyon.GILRequested, "[runnable, not started]"))
 			case (id+at)%2 == 0:
 				lines = append(lines, sample(id, at, on, "main.hash < main.work"))
 			default:
