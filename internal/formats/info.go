@@ -155,7 +155,11 @@ func streamInfo(h tachyon.Header, m *tachyon.Metadata, u *usage) fields {
 	if counted {
 		l.add("cost_ns", "cost", s.Cost, fmt.Sprintf("%s of CPU time, budget %g %%", s.Cost.Round(time.Microsecond), s.Budget))
 		l.add("budget_percent", "", s.Budget, "")
-		l.number("max_goroutines", "most at a time", int64(s.MaxGoroutines))
+		most := fmt.Sprint(s.MaxGoroutines)
+		if unseen := float64(s.NotSeen) / float64(s.Duration); unseen >= 0.1 {
+			most += fmt.Sprintf(" that have samples; on average %.1f others were not seen", unseen)
+		}
+		l.add("max_goroutines", "most at a time", s.MaxGoroutines, most)
 	}
 	if x := s.Leaks; x != nil {
 		text := fmt.Sprintf("%d goroutines proven to be leaked by the runtime", x.Count)

@@ -53,6 +53,7 @@ func wholeFile(t *testing.T, path string, part int, edit func(*tachyon.Session),
 	} {
 		add(1, tachyon.User, uint64(i+1)*10, s.status, s.stack...)
 	}
+	add(2, tachyon.User, 49, tachyon.GILRequested, wait(tachyon.FuncNotStarted, 0)) // whose function later samples tell
 	add(2, tachyon.User, 50, tachyon.GILRequested, wait(tachyon.FuncNotStarted, 0), work)
 	add(3, tachyon.Runtime, 10, 0, wait("[GC worker (idle)]", 0), mark) // the same number in each part
 	add(3, tachyon.Runtime, 60, 0, wait("[GC worker (idle)]", 0), mark)
@@ -65,7 +66,7 @@ func wholeFile(t *testing.T, path string, part int, edit func(*tachyon.Session),
 		Program: "app", Host: "box", PID: 4711, Source: "native", Markers: true,
 		Start: time.UnixMicro(int64(start)), SessionStart: time.UnixMicro(joinStart), Part: part,
 		Duration: 100 * time.Millisecond, Objects: tachyon.OnlyChannels,
-		Counts: tachyon.Counts{Samples: 21, NotSeen: 25 * time.Millisecond},
+		Counts: tachyon.Counts{Samples: 22, NotSeen: 25 * time.Millisecond},
 	}
 	if edit != nil {
 		edit(&session)
@@ -74,7 +75,7 @@ func wholeFile(t *testing.T, path string, part int, edit func(*tachyon.Session),
 	for _, p := range pcs {
 		testenv.OK(t, w.AddMetadata(tachyon.KindPCs, p))
 	}
-	goroutines := []tachyon.Goroutine{{ID: 1, FirstWeight: 10 * ms}, {ID: 2, FirstWeight: 2 * ms}, {ID: 3, FirstWeight: 9 * ms}}
+	goroutines := []tachyon.Goroutine{{ID: 1, FirstWeight: 10 * ms}, {ID: 2, FirstWeight: ms}, {ID: 3, FirstWeight: 9 * ms}}
 	testenv.OK(t, w.AddMetadata(tachyon.KindGoroutines, map[string]any{"goroutines": goroutines}))
 	testenv.OK(t, w.Close())
 }
@@ -123,12 +124,12 @@ func TestWholeSession(t *testing.T) {
 			"[scheduler]": {4, 4}, "[C threads]": {20, 20}, "[profiler]": {16, 16}, "[not seen]": {25, 0},
 		},
 		profile.ByFile: {
-			"/src/main.go": {52, 10}, "/go/src/syscall/z.go": {20, 10}, "/go/src/runtime/cgocall.go": {20, 10},
+			"/src/main.go": {51, 10}, "[runnable, not started]": {1, 0}, "/go/src/syscall/z.go": {20, 10}, "/go/src/runtime/cgocall.go": {20, 10},
 			"/go/src/runtime/mgc.go": {8, 8},
 			"[scheduler]":            {4, 4}, "[C threads]": {20, 20}, "[profiler]": {16, 16}, "[not seen]": {25, 0},
 		},
 		profile.ByPackage: {
-			"main": {52, 10}, "syscall": {20, 10}, "runtime": {28, 18},
+			"main": {51, 10}, "[runnable, not started]": {1, 0}, "syscall": {20, 10}, "runtime": {28, 18},
 			"[scheduler]": {4, 4}, "[C threads]": {20, 20}, "[profiler]": {16, 16}, "[not seen]": {25, 0},
 		},
 		profile.ByLine: wholeRows,

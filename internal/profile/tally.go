@@ -94,7 +94,7 @@ func (t *tally) goroutine(r *Record) int {
 	}
 	i := t.row(key, Row{Name: name})
 	if row := &t.list[i]; strings.HasPrefix(name, row.Name) {
-		row.Name = name // the first record had no stack
+		row.Name = name // the first record had no function
 	}
 	return i
 }
@@ -246,7 +246,7 @@ func (p *Profile) goroutineName(r *Record) string {
 		return p.entry(r)
 	}
 	name := fmt.Sprintf("goroutine %d", r.Goroutine)
-	if entry := FuncName(p.entry(r)); entry != "" && entry != name { // SPX's roots have that name
+	if entry := FuncName(p.entry(r)); entry != "" && entry != name && entry[0] != '[' { // SPX's roots have that name; a goroutine may have only a wait
 		name += " " + entry
 	}
 	if r.System {
