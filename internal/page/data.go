@@ -47,8 +47,8 @@ type Side struct {
 
 	Samples    int64           `json:"samples"`
 	Goroutines int             `json:"goroutines"`
-	Total      time.Duration   `json:"total_ns"`
-	CPU        time.Duration   `json:"cpu_ns"`
+	Total      time.Duration   `json:"total_ns"` // of goroutines
+	CPU        time.Duration   `json:"cpu_ns"`   // of goroutines
 	NoCore     time.Duration   `json:"no_core_ns"`
 	Idle       time.Duration   `json:"idle_ns"`
 	Apart      []profile.Apart `json:"apart,omitempty"`
@@ -70,7 +70,7 @@ func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 	}
 	s := Side{
 		Name: in.Name, Program: p.Program, Start: p.Start, Duration: p.Duration, Samples: r.Samples, Goroutines: r.Goroutines,
-		Total: r.Total, CPU: r.TotalCPU, NoCore: r.NoCore, Idle: r.Idle, Apart: r.Apart, Facts: []Fact{},
+		Total: r.Total - r.Elsewhere, CPU: r.TotalCPU - r.Elsewhere, NoCore: r.NoCore, Idle: r.Idle, Apart: r.Apart, Facts: []Fact{},
 	}
 	if p.Metadata == nil || p.Metadata.Session == nil {
 		return s, nil

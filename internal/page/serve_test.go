@@ -263,8 +263,9 @@ func TestTicksTooLate(t *testing.T) {
 	r := pagetest.New(t)
 	r.Counts = tachyon.Counts{TicksAsked: 100, TicksReached: 50, TicksForBudget: 20, TicksIdle: 10, TicksRefused: 15}
 	r.Add(1, 1000, pagetest.Running, pagetest.Frame("main.work", 10))
-	d := testenv.Must(page.Build([]page.Input{r.Input(time.Second)}, page.Options{}))
-	testenv.Has(t, "facts", fmt.Sprint(d.Head.Sides[0].Facts), "{ticks too late 5")
+	r.AddRuntime(tachyon.FirstPseudo, 1000, pagetest.Running, tachyon.Frame{Func: tachyon.FuncScheduler}) // is of no goroutine
+	side := testenv.Must(page.Build([]page.Input{r.Input(time.Second)}, page.Options{})).Head.Sides[0]
+	testenv.Has(t, "facts and times", fmt.Sprint(side.Facts, side.Total, side.CPU), "{ticks too late 5", "] 2.234567ms 1ms")
 }
 
 // TestMaxSize: the page becomes as small as asked for, says how, and has the same sums.

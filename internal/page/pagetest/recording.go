@@ -57,10 +57,14 @@ func (r *Recording) Add(goroutine, at uint64, status tachyon.Status, frames ...t
 	testenv.OK(r.t, r.w.WriteFrames(&tachyon.Sample{Thread: goroutine, Time: Begin + at, Status: status}, frames))
 }
 
-// AddRuntime is Add for a goroutine of the Go runtime.
+// AddRuntime is Add for a goroutine of the Go runtime or, from tachyon.FirstPseudo on, for CPU time of no goroutine.
 func (r *Recording) AddRuntime(goroutine, at uint64, status tachyon.Status, frames ...tachyon.Frame) {
 	r.t.Helper()
-	testenv.OK(r.t, r.w.WriteFrames(&tachyon.Sample{Thread: goroutine, Interpreter: tachyon.Runtime, Time: Begin + at, Status: status}, frames))
+	of := uint32(tachyon.Runtime)
+	if goroutine >= tachyon.FirstPseudo {
+		of = tachyon.Process
+	}
+	testenv.OK(r.t, r.w.WriteFrames(&tachyon.Sample{Thread: goroutine, Interpreter: of, Time: Begin + at, Status: status}, frames))
 }
 
 // Input finishes the file and returns it as an input.
