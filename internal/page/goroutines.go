@@ -206,9 +206,14 @@ func (l *lives) piece(number []uint32) (Piece, error) {
 			records, lengths = append(records, n), append(lengths, int64(r.length))
 		}
 	}
+	members := make([]int64, len(l.members)) // of each group, also those without a row
+	for group, n := range l.members {
+		members = append(members, make([]int64, max(0, int(group)+1-len(members)))...)
+		members[group] = int64(n)
+	}
 	return newPiece("goroutines", map[string]any{"labels": labels.List}, []column{
 		{"gId", ids}, {"gParent", parents}, {"gSide", sides}, {"gGroup", groups}, {"gLabels", label}, {"gStart", starts}, {"gRuns", counts}, {"gBefore", before}, {"gBeforeRecord", beforeRecord},
-		{"runRecord", records}, {"runLength", lengths},
+		{"members", members}, {"runRecord", records}, {"runLength", lengths},
 	})
 }
 

@@ -121,13 +121,13 @@ const goroutines = {
 	},
 
 	group(g, r, y, width) {
-		const n = this.byGroup[r.group].length;
+		const n = this.byGroup[r.group].length, all = G.members[r.group] || 0;
 		g.fillStyle = colours['--panel'];
 		g.fillRect(0, y, width, this.row - 1);
 		g.font = '12px system-ui, "DejaVu Sans", sans-serif';
 		g.fillStyle = colours['--text'];
 		g.textAlign = 'left';
-		const count = n > 1 ? ' ×' + n.toLocaleString('en-US') : '', room = this.label - 26;
+		const count = all > 1 ? ' ×' + all.toLocaleString('en-US') : '', room = this.label - 26;
 		const w = g.measureText(count).width;
 		g.fillText(n ? this.isOpen(r.group) ? '▾' : '▸' : ' ', 4, y + this.row / 2);
 		this.text(g, shortName(groupName(r.group)), 16, y, room - w);
@@ -251,7 +251,8 @@ const goroutines = {
 	lines(r, time) {
 		const out = [];
 		if (r.goroutine < 0) {
-			out.push(groupName(r.group), plural(this.byGroup[r.group].length, 'goroutine') + ' with a row', `${duration(r.time)} in the range`);
+			const n = this.byGroup[r.group].length, all = G.members[r.group] || 0;
+			out.push(groupName(r.group), plural(all, 'goroutine') + (n < all ? `, ${n.toLocaleString('en-US')} with a row` : ''), `${duration(r.time)} in the range`);
 			return out;
 		}
 		const i = r.goroutine, label = G.labels[G.gLabels[i]];
@@ -327,12 +328,12 @@ const goroutines = {
 		const d = byId('lives-twin');
 		if (!d.open) return;
 		put(d.querySelector('.scroll'), el('table', null,
-			el('thead', null, el('tr', null, ...[['Goroutines', 'name'], ['Rows', ''], ['Time', ''], ['First seen', ''], ['Last seen', ''], ['Seen for', '']].map(([t, c]) => el('th', {scope: 'col', class: c || null}, t)))),
+			el('thead', null, el('tr', null, ...[['Goroutines', 'name'], ['Number', ''], ['Time', ''], ['First seen', ''], ['Last seen', ''], ['Seen for', '']].map(([t, c]) => el('th', {scope: 'col', class: c || null}, t)))),
 			el('tbody', null, ...this.rows.map((r) => {
 				const i = r.goroutine, n = this.byGroup[r.group].length;
 				const name = el('td', {class: 'name'}, el('button', {'data-key': `row${r.group}.${i}`, title: 'show only this', onclick: () => this.choose(r)}, i < 0 ? groupName(r.group) : `goroutine ${G.gId[i]} ${G.labels[G.gLabels[i]]}`));
 				if (i < 0 && n) name.append(' ', el('button', {class: 'plain', 'data-key': `fold${r.group}`, 'aria-expanded': String(this.isOpen(r.group)), onclick: () => this.fold(r.group)}, this.isOpen(r.group) ? 'fold' : 'unfold'));
-				return el('tr', {'aria-selected': String(i < 0 ? S.group === r.group : S.goroutine === i)}, name, ...(i < 0 ? [n.toLocaleString('en-US'), duration(r.time), '', '', ''] :
+				return el('tr', {'aria-selected': String(i < 0 ? S.group === r.group : S.goroutine === i)}, name, ...(i < 0 ? [(G.members[r.group] || 0).toLocaleString('en-US'), duration(r.time), '', '', ''] :
 					['', '', moment(G.gStart[i]), moment(this.end(i)), duration(this.end(i) - G.gStart[i])]).map((text) => el('td', null, text)));
 			}))));
 	},

@@ -66,7 +66,7 @@ tables.requests = function (panel) {
 		const count = (x) => known(x) ? x.count.toLocaleString('en-US') : x.count_high ? `${x.count_low.toLocaleString('en-US')} to ${x.count_high.toLocaleString('en-US')}` : 'at least ' + x.count_low.toLocaleString('en-US');
 		out.push(el('p', null, `${count(r)} ${r.count === 1 ? 'request' : 'requests'}: ${r.what}. p50 ${length(r, 'p50')}, p90 ${length(r, 'p90')}, p99 ${length(r, 'p99')}, max ${length(r, 'max')}.` +
 			(r.slow_per_second ? ` ${digits(r.slow_per_second)} a second take over ${ns(r.slow_over_ns)}.` : '') +
-			(r.seen < r.count ? ` ${plural(r.seen, 'request')} ${r.seen === 1 ? 'has' : 'have'} a sample.` : '') + (r.too_short ? ` ${r.too_short} too short to tell.` : '') + (r.unfinished ? ` ${r.unfinished} not finished.` : '')));
+			(r.seen < r.count ? ` ${plural(r.seen, 'request')} ${r.seen === 1 ? 'has' : 'have'} a sample.` : '') + (r.too_short ? ` ${r.too_short.toLocaleString('en-US')} too short to tell.` : '') + (r.unfinished ? ` ${r.unfinished.toLocaleString('en-US')} not finished.` : '')));
 		if (r.rows.length > 2 || r.rows.some((x) => x.aside)) {
 			const name = (x) => x.all ? x.kind + (x.aside ? ', not counted above' : '') : `${x.kind}: ${x.handler || 'no sample shows which'}`;
 			out.push(el('table', {id: 'handlers'}, headings('Requests', 'p50', 'p90', 'p99', 'Max', 'Handler'), el('tbody', null, ...r.rows.map((x) => el('tr', null, el('td', null, count(x)),
