@@ -189,9 +189,8 @@ func decode(t rapid.TB, block []byte) (list []tachyon.Goroutine) {
 	var d Blocks
 	defer d.Close()
 	b := testenv.Must(d.Decode(CutBlock(block), block[wire.BlockHeader:]))
-	if at, err := Records(b, func(r Record) error { list = append(list, *r.Goroutine); return nil }); err != nil {
-		t.Fatalf("at %d: %v", at, err)
-	}
+	at, err := Records(b, func(r Record) error { list = append(list, *r.Goroutine); return nil })
+	testenv.StopIf(t, err != nil, "at %d: %v", at, err)
 	i := 0
 	if at, err := Weights(b, func(id, weight uint64) error {
 		g := list[i]

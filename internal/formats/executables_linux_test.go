@@ -209,9 +209,7 @@ func TestReplaceLeavesNothing(t *testing.T) {
 			_, err := io.WriteString(w, text)
 			return err
 		})
-		if text == "" && !errors.Is(err, bad) || text != "" && err != nil {
-			t.Error(err)
-		}
+		testenv.FailIf(t, text == "" && !errors.Is(err, bad) || text != "" && err != nil, "%q: %v", text, err)
 		if i == 0 {
 			testenv.OK(t, os.Chmod(out, 0o640))
 		}

@@ -216,9 +216,8 @@ func (f *profilerCLI) ask(t *testing.T, answer any, args ...string) {
 	t.Helper()
 	text, err := f.run(append(args, "--session", "x", "--json")...)
 	testenv.StopIf(t, err != nil, "%v: %v", args, err)
-	if err := json.Unmarshal(text, answer); err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, text)
-	}
+	err = json.Unmarshal(text, answer)
+	testenv.StopIf(t, err != nil, "%v: %v\n%s", args, err, text)
 }
 
 // check compares markers and counters of wholeFile.

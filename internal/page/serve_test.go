@@ -59,8 +59,8 @@ func unpack(t *testing.T, piece []byte, into any) (rest []byte) {
 	return all[n:]
 }
 
-// sums returns the time of a page's records in µs without that which is at no moment, that on CPU, and the number of samples.
-func sums(t *testing.T, piece []byte, h *page.Head) (wall, cpu, samples int64) {
+// columns returns the columns of a piece.
+func columns(t *testing.T, piece []byte) map[string][]int64 {
 	var about struct{ Columns [][]any }
 	c, at := map[string][]int64{}, unpack(t, piece, &about)
 	for _, x := range about.Columns {
@@ -71,7 +71,12 @@ func sums(t *testing.T, piece []byte, h *page.Head) (wall, cpu, samples int64) {
 		}
 		c[x[0].(string)] = list
 	}
-	e := 0
+	return c
+}
+
+// sums returns the time of a page's records in µs without that which is at no moment, that on CPU, and the number of samples.
+func sums(t *testing.T, piece []byte, h *page.Head) (wall, cpu, samples int64) {
+	c, e := columns(t, piece), 0
 	for r, events := range c["recEvents"] {
 		time, count, last, step := c["recRest"][r], int64(0), int64(0), int64(0)
 		for range events {
@@ -258,14 +263,19 @@ func TestSource(t *testing.T) {
 	testenv.Same(t, "lines", fmt.Sprint(len(got.Files), got.Files[ours]["3"]), "1func ours() {")
 }
 
-// TestTicksTooLate: ticks that were refused for the longest pause did not come too late.
-func TestTicksTooLate(t *testing.T) {
+// TestAbout: ticks that were refused for the longest pause did not come too late, times are of goroutines, and the number of a
+// group's goroutines is also that of those without a row.
+func TestAbout(t *testing.T) {
 	r := pagetest.New(t)
 	r.Counts = tachyon.Counts{TicksAsked: 100, TicksReached: 50, TicksForBudget: 20, TicksIdle: 10, TicksRefused: 15}
-	r.Add(1, 1000, pagetest.Running, pagetest.Frame("main.work", 10))
+	for g := range uint64(5002) {
+		r.Add(g+1, 1000, pagetest.Running, pagetest.Frame("main.work", 10))
+	}
 	r.AddRuntime(tachyon.FirstPseudo, 1000, pagetest.Running, tachyon.Frame{Func: tachyon.FuncScheduler}) // is of no goroutine
-	side := testenv.Must(page.Build([]page.Input{r.Input(time.Second)}, page.Options{})).Head.Sides[0]
-	testenv.Has(t, "facts and times", fmt.Sprint(side.Facts, side.Total, side.CPU), "{ticks too late 5", "] 2.234567ms 1ms")
+	d := testenv.Must(page.Build([]page.Input{r.Input(time.Second)}, page.Options{}))
+	i, side := slices.IndexFunc(d.Pieces, func(p page.Piece) bool { return p.Name == "goroutines" }), d.Head.Sides[0]
+	testenv.Has(t, "facts, times, rows and goroutines", fmt.Sprint(side.Facts, side.Total, side.CPU, d.Head.LeftOut, columns(t, d.Pieces[i].Bytes)["members"]),
+		"{ticks too late 5", "] 5.003234567s 5.002s", "2 of 5002 goroutines have no row", " [5002]")
 }
 
 // TestMaxSize: the page becomes as small as asked for, says how, and has the same sums.

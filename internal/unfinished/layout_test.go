@@ -138,10 +138,8 @@ func TestLayout(t *testing.T) {
 	s.Used(2)
 	copy(j.Buffer()[:2], "ab")
 	j.Commit(2, nil)
-	if err := errors.Join(j.Durable(journal.Point{Offset: 64}), j.Durable(point), j.String([]byte("\x01a")), j.Frame([]byte("frame")),
-		j.Metadata([]byte("{}"), true), j.Records([]byte("\x03\x04{}")), j.Progress([]byte("{}")), j.Progress([]byte("{2}"))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(j.Durable(journal.Point{Offset: 64}), j.Durable(point), j.String([]byte("\x01a")), j.Frame([]byte("frame")),
+		j.Metadata([]byte("{}"), true), j.Records([]byte("\x03\x04{}")), j.Progress([]byte("{}")), j.Progress([]byte("{2}"))))
 	b := testenv.Must(os.ReadFile(path + journal.Suffix))
 	const first, page = 576 << 10, 64 << 10
 	for at, want := range map[int]uint64{

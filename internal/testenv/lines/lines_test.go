@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gotach/profiler/internal/testenv"
+)
 
 func TestCount(t *testing.T) {
 	for src, want := range map[string]int{
@@ -10,20 +14,14 @@ func TestCount(t *testing.T) {
 		"package x\n\nfunc f() {\n\n\treturn\n}\n":                                  4,
 		"#include \"a.h\"\n\n// b\nTEXT ·f(SB), 4, $0\n\tMOVQ $1, AX // c\n\tRET\n": 4,
 	} {
-		if got := count([]byte(src)); got != want {
-			t.Errorf("%q has %d lines, want %d", src, got, want)
-		}
+		testenv.Same(t, src, count([]byte(src)), want)
 	}
 }
 
 // The library links package native, and not what only tests import.
 func TestLinked(t *testing.T) {
-	list, err := linked(project)
-	if err != nil {
-		t.Fatal(err)
-	}
 	lines := map[string]int{}
-	for _, p := range list {
+	for _, p := range testenv.Must(linked(project)) {
 		lines[p.ImportPath] = p.lines
 	}
 	if lines[project] < 300 || lines[project+"/internal/session"] < 300 || lines[project+"/internal/testenv"] > 0 {
