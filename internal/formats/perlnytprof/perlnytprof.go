@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/gotach/profiler/internal/profile"
-	"github.com/gotach/profiler/nytprof"
 )
 
 // Options are choices for writing.
@@ -24,13 +23,4 @@ type Options struct {
 // Write writes a profile for Perl's tools.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	return fromProfile(p, o).Write(w, o.Uncompressed)
-}
-
-// Read reads a file and makes a profile of it; see [Profile].
-func Read(r io.Reader) (*profile.Profile, error) {
-	d, err := nytprof.Load(r)
-	if err != nil {
-		return nil, err
-	}
-	return Profile(d)
 }

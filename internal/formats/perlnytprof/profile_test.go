@@ -170,7 +170,7 @@ func roundTrip(t testing.TB, p *profile.Profile, o Options) *profile.Profile {
 	var file bytes.Buffer
 	testenv.OK(t, Write(&file, p, o))
 	testenv.Same(t, "warnings", len(testenv.Must(nytprof.Verify(bytes.NewReader(file.Bytes()))).Warnings), 0)
-	return testenv.Must(Read(&file))
+	return testenv.Must(Profile(testenv.Must(nytprof.Load(&file))))
 }
 
 // TestReportsAgree compares the times of functions.
@@ -256,8 +256,8 @@ func TestPerlLines(t *testing.T) {
 }
 
 func TestReadErrors(t *testing.T) {
-	testenv.Fails(t, "cut off", testenv.Err(Read(bytes.NewReader(testenv.Must(os.ReadFile(cutOff))))), "truncated")
-	testenv.Fails(t, "no ticks", testenv.Err(Read(strings.NewReader("NYTProf 5 0\n+\x01\x01\x01"))), "ticks_per_sec")
+	testenv.Fails(t, "cut off", testenv.Err(nytprof.Load(bytes.NewReader(testenv.Must(os.ReadFile(cutOff))))), "truncated")
+	testenv.Fails(t, "no ticks", testenv.Err(Profile(testenv.Must(nytprof.Load(strings.NewReader("NYTProf 5 0\n+\x01\x01\x01"))))), "ticks_per_sec")
 }
 
 // A tree as deep as the file is long makes stacks that are cut in the middle,
