@@ -2,6 +2,7 @@ package stream
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/gotach/profiler/tachyon"
@@ -125,4 +126,45 @@ func (p *Part) missing(last, begin uint64, said bool) uint64 {
 		return 0
 	}
 	return uint64(max(0, int64(begin-last)))
+}
+
+// ProcessCount returns of how many processes the files are.
+func (s *Source) ProcessCount() int {
+	seen := map[Process]bool{}
+	for _, p := range s.parts {
+		seen[p.Process] = true
+	}
+	return len(seen)
+}
+
+// Processes yields a source for each process, in the order of their first files. It returns nil if all files are of one
+// process. A source is valid until the next one.
+func (s *Source) Processes() iter.Seq2[*Source, error] {
+	var order []Process
+	files := map[Process][]File{}
+	for _, p := range s.parts {
+		if files[p.Process] == nil {
+			order = append(order, p.Process)
+		}
+		files[p.Process] = append(files[p.Process], p.File)
+	}
+	if len(order) < 2 {
+		return nil
+	}
+	return func(yield func(*Source, error) bool) {
+		o := s.o
+		o.Progress = nil // of one process, not of all
+		for _, process := range order {
+			one, err := New(files[process], o)
+			if err == nil {
+				one.many = s.many
+			}
+			if !yield(one, err) {
+				return
+			}
+			for _, f := range files[process] {
+				s.compact(f)
+			}
+		}
+	}
 }
