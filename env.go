@@ -156,8 +156,8 @@ func parsed(wrong string, parse func(v string) (Option, error)) func(string) (Op
 	}
 }
 
-// openTelemetry takes the service from OpenTelemetry's variables if the program does not name one. What is invalid is
-// left out without a warning: the variables are not for the profiler.
+// openTelemetry takes the service from OpenTelemetry's variables if the program does not name one.
+// What is invalid is left out without a warning: the variables are not for the profiler.
 func openTelemetry(c *config, get func(string) string) {
 	if c.Service != "" || c.ServiceVersion != "" {
 		return

@@ -143,11 +143,10 @@ func MaxPause(d time.Duration) Option {
 	return option(d > 0, func(c *config) { c.MaxPause = d }, "MaxPause: %v is not above 0", d)
 }
 
-// Export also writes the profile in another format at [Session.Stop]. The command
-// "gotach formats" lists the formats. The option can be given several times. The path may
-// have the same % sequences as [Output]. An export that would replace a file of the session is left out with
-// a warning. The program must import package export; otherwise
-// [Open] returns an error:
+// Export also writes the profile in another format at [Session.Stop]. The command "gotach formats"
+// lists the formats. The option can be given several times. The path may have the same % sequences
+// as [Output]. An export that would replace a file of the session is left out with a warning. The
+// program must import package export; otherwise [Open] returns an error:
 //
 //	import _ "github.com/gotach/profiler/export"
 func Export(format, path string) Option {
@@ -173,13 +172,14 @@ func Leaks() Option {
 	return func(c *config) error { c.Leaks = true; return nil }
 }
 
-// Service sets the name of the service that the program is a process of, and its version. They tell the processes of a
-// fleet apart, as in "gotach report --by label:version". Either may be empty. The command takes the program's name for
-// an empty name; for an empty version the main module's version, the revision or the build ID, whichever is known.
-// Each has at most 255 bytes.
+// Service sets the name of the service that the program is a process of, and its version. They tell
+// the processes of a fleet apart, as in "gotach report --by label:version". Either may be empty.
+// The command takes the program's name for an empty name; for an empty version the main module's
+// version, the revision or the build ID, whichever is known. Each has at most 255 bytes.
 //
-// Without this option and PROFILE_SERVICE, the name is that of the variable OTEL_SERVICE_NAME, or else service.name
-// in OTEL_RESOURCE_ATTRIBUTES. The version is then service.version in OTEL_RESOURCE_ATTRIBUTES.
+// Without this option and PROFILE_SERVICE, the name is that of the variable OTEL_SERVICE_NAME, or
+// else service.name in OTEL_RESOURCE_ATTRIBUTES. The version is then service.version in
+// OTEL_RESOURCE_ATTRIBUTES.
 func Service(name, version string) Option {
 	return func(c *config) error {
 		for _, s := range []string{name, version} {

@@ -9,7 +9,8 @@ import (
 	"github.com/gotach/profiler/internal/session"
 )
 
-// Stacks leave these functions out: the time in them is that of their caller. Not Keep: naming it here would link it into every program.
+// Stacks leave these functions out: the time in them is that of their caller. Not Keep: naming it
+// here would link it into every program.
 var _ = own.Hide(Start, Open, (*Session).Stop, (*Session).Err, (*Session).Stats, (*Session).Path, (*Session).Files)
 
 // ErrActive is the error of a session that begins while another one is running.
@@ -80,7 +81,8 @@ func (s *Session) Err() error {
 	return s.run.Err()
 }
 
-// Stats says how a session goes, or how it went. It has what a user can act on; the file says more, which "gotach info" shows.
+// Stats says how a session goes, or how it went. It has what a user can act on; the file says more,
+// which "gotach info" shows.
 type Stats struct {
 	Source   string        // native, portable or off
 	Reason   string        // why Auto could not take the native source; "" if it did
@@ -99,13 +101,13 @@ type Stats struct {
 	Cost      time.Duration // CPU time that sampling took on all cores
 	Throttled time.Duration // the time for which the CPU quota of the process's cgroup was used up
 
-	// SignalTaken counts how often the program, or C code in it, set the native source's signal (SIGURG) to be ignored or
-	// to its default. Some samples are missing each time.
+	// SignalTaken counts how often the program, or C code in it, set the native source's signal
+	// (SIGURG) to be ignored or to its default. Some samples are missing each time.
 	SignalTaken int64
 }
 
-// Stats returns the statistics so far, or of the whole session after Stop. It returns the zero value if sampling did not
-// start.
+// Stats returns the statistics so far, or of the whole session after Stop. It returns the zero
+// value if sampling did not start.
 func (s *Session) Stats() Stats {
 	switch {
 	case s != nil && s.off:

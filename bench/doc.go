@@ -55,13 +55,13 @@
 //	go run ./bench -cost                            # 10 to 100,000 goroutines; about 4 minutes
 //	go run ./bench -cost -goroutines 0              # an idle server
 //
-// This measures only gotach, from outside: CPU time of the process and its children (getrusage)
-// in windows with and without a session, in turns. In both, each core does the same work, 4 ms
-// of every 10 ms, and a tenth of the goroutines (5 to 1,000) wakes up ten times a second. The
-// others wait. The cost is the median difference of a pair, as a share of all cores; the
-// interval has the true median with a probability of 95 %. "Beside the load" is the same without the
-// CPU time of the load's own work, which changes with the machine's speed. The idle server is one of net/http
-// with 50 open connections and without requests; its cost is a share of one core. Beside the cost
-// are the session's own figure, its ticks, and the time from one tick to the next. Start and
-// Stop are not within the windows; the last column has their CPU time.
+// This measures only gotach, from outside: CPU time of the process and its children (getrusage) in
+// windows with and without a session, in turns. In both, each core does the same work, 4 ms of
+// every 10 ms, and a tenth of the goroutines (5 to 1,000) wakes up ten times a second. The others
+// wait. The cost is the median difference of a pair, as a share of all cores; the interval has the
+// true median with a probability of 95 %. "Beside the load" is the same without the CPU time of the
+// load's own work, which changes with the machine's speed. The idle server is one of net/http with
+// 50 open connections and without requests; its cost is a share of one core. Beside the cost are
+// the session's own figure, its ticks, and the time from one tick to the next. Start and Stop are
+// not within the windows; the last column has their CPU time.
 package main

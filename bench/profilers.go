@@ -106,9 +106,9 @@ func startGotach(source string) func(int, float64) (session, error) {
 	}
 }
 
-// readTrace takes the ticks from the times of a file's samples. A tick samples several goroutines at
-// one time. Single samples stand between the ticks too, at the times from which a goroutine's CPU time
-// counts, and so do samples of pseudo threads.
+// readTrace takes the ticks from the times of a file's samples. A tick samples several goroutines
+// at one time. Single samples stand between the ticks too, at the times from which a goroutine's
+// CPU time counts, and so do samples of pseudo threads.
 func readTrace(path string) (t trace, err error) {
 	r, err := reader.Open(path)
 	if err != nil {

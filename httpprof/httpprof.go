@@ -7,8 +7,8 @@
 //
 //	go tool pprof 'http://localhost:6060/debug/profile?seconds=10'
 //
-// Package httpprof/ui serves a page to look at the running program in a browser. It is a package of its own, because it links
-// all analyses.
+// Package httpprof/ui serves a page to look at the running program in a browser. It is a package of
+// its own, because it links all analyses.
 package httpprof
 
 import (
@@ -57,37 +57,37 @@ const defaultSeconds = 30
 // With last, the profile comes from the files of the session. The response waits only until each
 // goroutine has a current sample. Files are read from their start, so those of the requested time
 // may have 64 MB at most, which take a second or two of one core. A session that runs for long
-// should rotate its files (profiler.RotateEvery, PROFILE_ROTATE). Such a profile has no statistics of
-// the session.
+// should rotate its files (profiler.RotateEvery, PROFILE_ROTATE). Such a profile has no statistics
+// of the session.
 //
 // Profiles are converted one at a time, and a conversion sleeps for half of the time, so that the
 // program's own requests get a core. A client that reads slowly delays no other.
 //
 // The status is
 //
-//   - 400 for a bad parameter, a duration that exceeds the server's WriteTimeout, and a format that is
-//     a directory of files;
+//   - 400 for a bad parameter, a duration that exceeds the server's WriteTimeout, and a format that
+//     is a directory of files;
 //   - 403 for requests that a foreign web page may have caused;
-//   - 503 if last asks for a time that is not available, if the program ends its session meanwhile, if
-//     PROFILE_SOURCE is off, and, with Retry-After, if there are too many requests: 100, or 4 that
-//     wait with last;
+//   - 503 if last asks for a time that is not available, if the program ends its session meanwhile,
+//     if PROFILE_SOURCE is off, and, with Retry-After, if there are too many requests: 100, or 4
+//     that wait with last;
 //   - 500 if profiling fails.
 //
 // The body of these responses has the reason. A response with status 200 covers all of its time.
 //
 // The profile ends at once when the client closes the connection. Files are in the temporary
-// directory, and removed before the response ends. If the program ends before, the handler of a later
-// process of the same user removes them. No format contains source files.
+// directory, and removed before the response ends. If the program ends before, the handler of a
+// later process of the same user removes them. No format contains source files.
 //
 // The handler asks for no password. As with net/http/pprof, the owner of the mux must see that only
 // those who run the program can reach it. A browser there must not fetch profiles for a foreign web
-// page. So the handler refuses what a page of another server asks for. It also refuses browsers that
-// do not name the server by an address, as localhost, or by one of [Hosts]: whoever owns another name
-// can let it point to this server, and then read what the server sends. Other programs, such as curl,
-// go tool pprof, gotach top and collectors, may use any name.
+// page. So the handler refuses what a page of another server asks for. It also refuses browsers
+// that do not name the server by an address, as localhost, or by one of [Hosts]: whoever owns
+// another name can let it point to this server, and then read what the server sends. Other
+// programs, such as curl, go tool pprof, gotach top and collectors, may use any name.
 //
-// The options and the environment apply to the session that the handler begins. Output, Export, Leaks,
-// the options of rotation and their variables have no effect.
+// The options and the environment apply to the session that the handler begins. Output, Export,
+// Leaks, the options of rotation and their variables have no effect.
 func Handler(opts ...profiler.Option) http.Handler {
 	return handler{opts, shared.HostsOf(opts)}
 }
@@ -281,7 +281,8 @@ func (q query) past(ctx context.Context, dir, result string) error {
 	})
 }
 
-// convert writes the profile at path to result, in the format that was asked for. An excerpt is a whole file already, of this request alone.
+// convert writes the profile at path to result, in the format that was asked for. An excerpt is a
+// whole file already, of this request alone.
 func (q query) convert(ctx context.Context, path, result string, excerpt bool) error {
 	if excerpt && q.format.Name == "tach" {
 		return os.Rename(path, result)

@@ -12,7 +12,8 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// beforeInstant is the time before a moment whose samples are read too: goroutines that wait for long have few.
+// beforeInstant is the time before a moment whose samples are read too: goroutines that wait for
+// long have few.
 const beforeInstant = 10 * time.Second
 
 // before returns how much more of the past is read than is asked for.

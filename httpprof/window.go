@@ -15,9 +15,10 @@ import (
 	"github.com/gotach/profiler/internal/formats"
 )
 
-// Requests share recordings: files with the samples of the session, which each request reads when its time is over. A
-// recording that is old or large is not joined any more, because who reads a file starts at its beginning. But there are few
-// recordings, because each costs the program the writing of its samples.
+// Requests share recordings: files with the samples of the session, which each request reads when
+// its time is over. A recording that is old or large is not joined any more, because who reads a
+// file starts at its beginning. But there are few recordings, because each costs the program the
+// writing of its samples.
 const (
 	mostRecordings = 4
 	oldRecording   = 5 * time.Second
@@ -128,7 +129,8 @@ func record(ctx context.Context, opts []profiler.Option) (*recording, error) {
 	return &recording{Following: f, path: path, remove: remove, begun: time.Now()}, nil
 }
 
-// open reports whether another request can join. Without a journal nobody can read the file while it is written.
+// open reports whether another request can join. Without a journal nobody can read the file while
+// it is written.
 func (r *recording) open(full bool) bool {
 	select {
 	case <-r.Stopped:

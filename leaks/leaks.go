@@ -1,11 +1,11 @@
-// Package leaks lets sessions ask the Go runtime at Stop which goroutines it can prove to be leaked. Import it
-// for its effect:
+// Package leaks lets sessions ask the Go runtime at Stop which goroutines it can prove to be
+// leaked. Import it for its effect:
 //
 //	import _ "github.com/gotach/profiler/leaks"
 //
-// This enables [profiler.Leaks] and the variable PROFILE_LEAKS. Without the import the profile says why nothing is
-// known, and the program does not link runtime/pprof's profiles. Go 1.27 can prove leaks, older versions cannot.
-// "gotach leaks" shows what was found.
+// This enables [profiler.Leaks] and the variable PROFILE_LEAKS. Without the import the profile says
+// why nothing is known, and the program does not link runtime/pprof's profiles. Go 1.27 can prove
+// leaks, older versions cannot. "gotach leaks" shows what was found.
 //
 // [profiler.Leaks]: https://pkg.go.dev/github.com/gotach/profiler#Leaks
 package leaks
@@ -35,8 +35,8 @@ const (
 	maxLeakText = 8 << 20
 )
 
-// provenLeaks asks the runtime which goroutines it can prove to be leaked. The runtime collects garbage
-// for that.
+// provenLeaks asks the runtime which goroutines it can prove to be leaked. The runtime collects
+// garbage for that.
 func provenLeaks() *tachyon.ProvenLeaks {
 	p := pprof.Lookup("goroutineleak")
 	if p == nil {

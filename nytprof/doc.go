@@ -1,5 +1,5 @@
-// Package nytprof reads and writes profiles of Perl's Devel::NYTProf. Its API is not promised (v0): see docs/compatibility.md. The
-// format is 5.0, so that its tools (nytprofhtml and its family) open
+// Package nytprof reads and writes profiles of Perl's Devel::NYTProf. Its API is not promised (v0):
+// see docs/compatibility.md. The format is 5.0, so that its tools (nytprofhtml and its family) open
 // gotach's profiles as their own and gotach opens theirs.
 //
 // [Reader] and [Writer] know a file as a stream of chunks, as

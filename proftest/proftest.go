@@ -6,8 +6,8 @@
 //
 //	PROFILE_OUT=x.tach go test -run X .
 //
-// The other PROFILE_ variables of package profiler apply too. Nobody waits for the answers of a test, so the default of
-// PROFILE_BUDGET is 10 here.
+// The other PROFILE_ variables of package profiler apply too. Nobody waits for the answers of a
+// test, so the default of PROFILE_BUDGET is 10 here.
 package proftest
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// Main calls m.Run and exits with its code. It profiles the run if PROFILE_OUT is set. A
-// relative PROFILE_OUT is relative to the package's directory, where go test runs the
-// tests. If several packages have the same file, because PROFILE_OUT is absolute, those that come later write
-// their own ones beside it, with a warning. With %e in PROFILE_OUT each has the name of its package.
+// Main calls m.Run and exits with its code. It profiles the run if PROFILE_OUT is set. A relative
+// PROFILE_OUT is relative to the package's directory, where go test runs the tests. If several
+// packages have the same file, because PROFILE_OUT is absolute, those that come later write their
+// own ones beside it, with a warning. With %e in PROFILE_OUT each has the name of its package.
 func Main(m *testing.M) {
 	os.Exit(Run(m))
 }
@@ -48,8 +48,8 @@ const variable = "PROFILE_OUT"
 // budget is the default of PROFILE_BUDGET.
 var budget = profiler.Budget(10)
 
-// start begins a session. If the file out is for the profile of another package of this go test, or if another
-// process is writing it, the session writes a file beside it.
+// start begins a session. If the file out is for the profile of another package of this go test, or
+// if another process is writing it, the session writes a file beside it.
 func start(out string) *profiler.Session {
 	if strings.Contains(out, "%") {
 		return profiler.Start(budget)
@@ -70,7 +70,8 @@ func start(out string) *profiler.Session {
 			warn(out, path)
 			return s
 		}
-		// Another process may have locked the file and not made it yet, so the error tells, not whether the file is there.
+		// Another process may have locked the file and not made it yet, so the error tells, not
+		// whether the file is there.
 		if _, there := os.Stat(path); there != nil && !errors.Is(err, writer.ErrBusy) {
 			return profiler.Start(budget) // logs the error
 		}
@@ -87,11 +88,13 @@ func warn(out, path string) {
 	}
 }
 
-// claim reports whether a test program may write a file. The first program of a run of go test that asks may, and it may again;
-// the others may not. So they need not look at the file, which the first one may not have made yet, or may be finishing.
+// claim reports whether a test program may write a file. The first program of a run of go test that
+// asks may, and it may again; the others may not. So they need not look at the file, which the
+// first one may not have made yet, or may be finishing.
 //
-// go test builds the programs of a run below one directory, go-build and a number, which it deletes. A claim is a directory
-// there, with a file that is named after the program. Programs that go test did not build may write any file.
+// go test builds the programs of a run below one directory, go-build and a number, which it
+// deletes. A claim is a directory there, with a file that is named after the program. Programs that
+// go test did not build may write any file.
 func claim(path, program string) bool {
 	dir := filepath.Dir(program)
 	run := filepath.Dir(dir)

@@ -1,5 +1,5 @@
-// Package reader reads profiles to compute something from them. Its API is not promised (v0): see docs/compatibility.md. The command
-// gotach answers many questions; this package is for the others.
+// Package reader reads profiles to compute something from them. Its API is not promised (v0): see
+// docs/compatibility.md. The command gotach answers many questions; this package is for the others.
 //
 //	p, err := reader.Open("app.tach") // or all files of a session with rotation
 //	if err != nil { … }
@@ -9,13 +9,15 @@
 //		sums[s.Stack()[0].Func] += s.Weight
 //	}
 //
-// Each sample stands for some time of one goroutine: from Begin to End, which is the sample's Weight. Samples of a goroutine follow one
-// another without gaps from its begin to its end. So sums of weights are right, however many samples there are, and at each instant one
-// sample tells of each goroutine. Only the runtime's own goroutines have gaps: of them no waits are recorded. The samples of a goroutine are
-// in order of time, those of different goroutines are not.
+// Each sample stands for some time of one goroutine: from Begin to End, which is the sample's
+// Weight. Samples of a goroutine follow one another without gaps from its begin to its end. So sums
+// of weights are right, however many samples there are, and at each instant one sample tells of
+// each goroutine. Only the runtime's own goroutines have gaps: of them no waits are recorded. The
+// samples of a goroutine are in order of time, those of different goroutines are not.
 //
-// The files are those of gotach, also of a program that still runs or was killed, and those of CPython 3.15. They are not trusted: a
-// damaged file causes an error, never a panic, and takes limited memory. Time is not limited: a small file may have very many samples.
+// The files are those of gotach, also of a program that still runs or was killed, and those of
+// CPython 3.15. They are not trusted: a damaged file causes an error, never a panic, and takes
+// limited memory. Time is not limited: a small file may have very many samples.
 package reader
 
 import (
@@ -28,8 +30,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A Frame is a place in the source. The innermost one of a goroutine that waits has no file: its function says for what, in brackets,
-// such as "[chan receive]".
+// A Frame is a place in the source. The innermost one of a goroutine that waits has no file: its
+// function says for what, in brackets, such as "[chan receive]".
 type Frame = tachyon.Frame
 
 // A Profile is files that are read as one. Only one goroutine at a time may use it.
@@ -70,7 +72,8 @@ func (p *Profile) Close() error {
 	return errors.Join(list...)
 }
 
-// Session returns what the files say of the program and of sampling, nil if they are not gotach's. It must not be changed.
+// Session returns what the files say of the program and of sampling, nil if they are not gotach's.
+// It must not be changed.
 func (p *Profile) Session() *tachyon.Session { return p.source.Metadata().Session }
 
 // A Sample is some time of a goroutine. It is valid until the next one.
@@ -80,10 +83,11 @@ type Sample struct {
 	Weight     time.Duration // from Begin to End
 	State      string        // "running", "no core", "runnable", "syscall", "C", or what it waits for, such as "chan receive"
 
-	// Waits says that it neither runs nor could run if it had a core of its own. A system call is a wait, unless it is on a core.
+	// Waits says that it neither runs nor could run if it had a core of its own. A system call is a
+	// wait, unless it is on a core.
 	Waits bool
-	// Same says that the goroutine has waited since its previous sample, which is of the same wait. A profile of the portable
-	// source does not tell two waits at one place apart.
+	// Same says that the goroutine has waited since its previous sample, which is of the same wait.
+	// A profile of the portable source does not tell two waits at one place apart.
 	Same bool
 
 	p     *Profile
@@ -95,7 +99,8 @@ type Sample struct {
 // CPU returns how much of the weight was on a CPU: all or nothing.
 func (s *Sample) CPU() time.Duration { return s.s.CPU() }
 
-// Stack returns the frames, innermost first. There is at least one in gotach's files. It is valid until the next sample.
+// Stack returns the frames, innermost first. There is at least one in gotach's files. It is valid
+// until the next sample.
 func (s *Sample) Stack() []Frame {
 	if len(s.stack) == 0 {
 		frames := s.p.source.Frames()
@@ -107,7 +112,8 @@ func (s *Sample) Stack() []Frame {
 	return s.stack
 }
 
-// Label returns the value of a pprof label of the goroutine or of a label of its process (such as service, version and host), or "".
+// Label returns the value of a pprof label of the goroutine or of a label of its process (such as
+// service, version and host), or "".
 func (s *Sample) Label(key string) string {
 	value, _ := s.p.source.Label(s.s.Labels, key)
 	return value
@@ -127,8 +133,9 @@ type wait struct {
 	state string
 }
 
-// Samples yields all samples. Goroutine time for which there is no sample comes last, with the state "not seen", and without
-// Begin and End. An error comes with a nil sample and ends the iteration. Samples may be called again, but not while it runs.
+// Samples yields all samples. Goroutine time for which there is no sample comes last, with the
+// state "not seen", and without Begin and End. An error comes with a nil sample and ends the
+// iteration. Samples may be called again, but not while it runs.
 func (p *Profile) Samples() iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
 		latest := map[uint64]wait{} // of goroutines that wait

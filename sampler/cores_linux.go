@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepLimit is how long a reading of quota and affinity is used. They rarely change while a program runs.
+// keepLimit is how long a reading of quota and affinity is used. They rarely change while a program
+// runs.
 const keepLimit = 5 * time.Second
 
-// cores returns how many cores the process may use: GOMAXPROCS, or the quota of a cgroup or the affinity of the main
-// thread, if these are less. GOMAXPROCS alone is too much in a small container, because Go never sets it below 2.
+// cores returns how many cores the process may use: GOMAXPROCS, or the quota of a cgroup or the
+// affinity of the main thread, if these are less. GOMAXPROCS alone is too much in a small
+// container, because Go never sets it below 2.
 func (t *throttling) cores() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -26,7 +28,8 @@ func (t *throttling) cores() float64 {
 	return min(t.limit, float64(runtime.GOMAXPROCS(0)))
 }
 
-// CPUs returns how many CPUs a process may use, by the quota of its cgroups and the affinity of its main thread, 0 if that is not known.
+// CPUs returns how many CPUs a process may use, by the quota of its cgroups and the affinity of its
+// main thread, 0 if that is not known.
 func CPUs(pid int) float64 {
 	proc := "/proc/self"
 	if pid != os.Getpid() {
@@ -39,7 +42,8 @@ func CPUs(pid int) float64 {
 	return limit
 }
 
-// allowed returns the least of the quotas of cgroups and the affinity of a process, infinite if there is none.
+// allowed returns the least of the quotas of cgroups and the affinity of a process, infinite if
+// there is none.
 func allowed(pid int, groups []cpuGroup) float64 {
 	limit := math.Inf(1)
 	for _, g := range groups {
@@ -52,8 +56,8 @@ func allowed(pid int, groups []cpuGroup) float64 {
 	return limit
 }
 
-// quota returns the least quota of a cgroup and those that it is in, in cores, as far as the process sees them. It is
-// infinite if there is none.
+// quota returns the least quota of a cgroup and those that it is in, in cores, as far as the
+// process sees them. It is infinite if there is none.
 func (g cpuGroup) quota() float64 {
 	least := math.Inf(1)
 	for below := path.Join("/", g.below); ; below = path.Dir(below) {
@@ -72,8 +76,8 @@ func (g cpuGroup) quota() float64 {
 	}
 }
 
-// readQuota reads a cpu.max, or quota and period of version 1: "25000 100000" is a quarter of a core. Without a quota there is
-// "max" or -1 in its place.
+// readQuota reads a cpu.max, or quota and period of version 1: "25000 100000" is a quarter of a
+// core. Without a quota there is "max" or -1 in its place.
 func readQuota(text string) float64 {
 	if f := strings.Fields(text); len(f) == 2 {
 		quota, err := strconv.ParseFloat(f[0], 64)

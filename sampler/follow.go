@@ -14,8 +14,8 @@ import (
 // ErrEnded is the error of [Sampler.Follow] after the end of the session.
 var ErrEnded = errors.New("the session has ended")
 
-// ErrLate is the error of [Following.End] if the source passes on no samples for ten seconds. The sink is
-// used until Wait has returned.
+// ErrLate is the error of [Following.End] if the source passes on no samples for ten seconds. The
+// sink is used until Wait has returned.
 var ErrLate = errors.New("the session takes no samples at present")
 
 // followers are the sinks that follow a session.
@@ -97,8 +97,8 @@ type Following struct {
 
 // Follow gives the samples from the time begin on to a second sink too. begin is in whole µs since
 // the session's start and must not be in the past. The frame ids in the samples are those that the
-// session's own sink has returned; the second sink's Intern, Full and Next are not called. Its errors
-// end the following only. The caller must call End.
+// session's own sink has returned; the second sink's Intern, Full and Next are not called. Its
+// errors end the following only. The caller must call End.
 func (s *Sampler) Follow(sink Sink, begin time.Duration) (*Following, error) {
 	select {
 	case <-s.stopped:
@@ -113,8 +113,8 @@ func (s *Sampler) Follow(sink Sink, begin time.Duration) (*Following, error) {
 	return &Following{f, s}, nil
 }
 
-// End ends it and returns what Part returns for a session. It must be called once. Its error is that
-// of the sink, which has everything of the time before the call, as after Reach.
+// End ends it and returns what Part returns for a session. It must be called once. Its error is
+// that of the sink, which has everything of the time before the call, as after Reach.
 func (f *Following) End() (Part, error) {
 	f.add(f.s.src.Look(), nil)
 	timeout := time.NewTimer(batchLimit)
@@ -157,16 +157,16 @@ func (f *Following) Err() error {
 	}
 }
 
-// Reach returns a channel that is closed when the sink has everything of the time before the call. For that the source looks at
-// all goroutines, also at those that have waited for long.
+// Reach returns a channel that is closed when the sink has everything of the time before the call.
+// For that the source looks at all goroutines, also at those that have waited for long.
 func (f *Following) Reach() <-chan struct{} {
 	done := make(chan struct{})
 	f.add(f.s.src.Look(), done)
 	return done
 }
 
-// Reach waits until the session's own sink has everything of the time before the call, as [Following.Reach] says, until the session has
-// ended, or until the context is done.
+// Reach waits until the session's own sink has everything of the time before the call, as
+// [Following.Reach] says, until the session has ended, or until the context is done.
 func (s *Sampler) Reach(ctx context.Context) {
 	done := make(chan struct{})
 	s.out.reaches.add(s.src.Look(), done)

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// While more than manyLeaving goroutines have ended and may still have a late sample, each is kept
-	// for an eighth of the usual time only. So a program of many short goroutines takes little memory.
+	// While more than manyLeaving goroutines have ended and may still have a late sample, each is
+	// kept for an eighth of the usual time only. So a program of many short goroutines takes little
+	// memory.
 	manyLeaving = 1000
 	maxLeaving  = 100_000 // most goroutines that are kept after their end
 
@@ -200,8 +201,8 @@ func (r *recorder) Labels(id uint64, t time.Duration, labels map[string]string) 
 	r.news(k)
 }
 
-// A forgotten has the ids of the last goroutines that were forgotten, maxForgotten at most and half of
-// that at least. That is 24 to 36 bytes for each. The zero value is empty.
+// A forgotten has the ids of the last goroutines that were forgotten, maxForgotten at most and half
+// of that at least. That is 24 to 36 bytes for each. The zero value is empty.
 type forgotten struct {
 	late, early map[uint64]struct{} // late has the ids that were added last
 }

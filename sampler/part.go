@@ -10,8 +10,8 @@ import (
 // lookLimit is how long a part goes on at most until the source has looked at every goroutine.
 const lookLimit = 2 * time.Second
 
-// fills asks the source to look at every goroutine if the sink is full: all are to have a sample until the end of this part of the
-// session, also those that rest.
+// fills asks the source to look at every goroutine if the sink is full: all are to have a sample
+// until the end of this part of the session, also those that rest.
 func (r *recorder) fills() {
 	if r.looked == nil && r.err() == nil && r.sink.Full() {
 		r.looked, r.full = r.look(), r.now

@@ -18,8 +18,8 @@ import (
 const maxBatch = 128
 
 // recorder is the source's [source.Out]. It passes samples to the sink in batches, and keeps the
-// metadata of each living goroutine. The source calls it from one goroutine at a time. Stats may read
-// the atomics at the same time.
+// metadata of each living goroutine. The source calls it from one goroutine at a time. Stats may
+// read the atomics at the same time.
 type recorder struct {
 	sink     Sink
 	batch    []tachyon.Sample // samples that the sink does not have yet

@@ -1,5 +1,5 @@
-// Package sampler samples every goroutine of its own process. Its API is not promised (v0): see docs/compatibility.md. It does so
-// many times a second and hands the samples to a [Sink].
+// Package sampler samples every goroutine of its own process. Its API is not promised (v0): see
+// docs/compatibility.md. It does so many times a second and hands the samples to a [Sink].
 //
 // There are two sources. The native one walks stacks without stopping the program; it
 // exists on some systems only. The portable one needs only the public runtime API. It
@@ -39,16 +39,17 @@ const (
 type Config struct {
 	// Rate is the number of ticks a second that are asked for, at most MaxRate; 0 is DefaultRate.
 	Rate int
-	// Budget is what sampling may cost, in percent of the CPU time that the process may use, by GOMAXPROCS,
-	// affinity and the quota of its cgroup, up to 100; 0 is DefaultBudget.
+	// Budget is what sampling may cost, in percent of the CPU time that the process may use, by
+	// GOMAXPROCS, affinity and the quota of its cgroup, up to 100; 0 is DefaultBudget.
 	Budget float64
 	// Source is Auto, Native or Portable; "" is Auto.
 	Source string
 	// System asks for the runtime's own goroutines too, where the source sees them.
 	System bool
-	// NoWaitFrames leaves out the frame that says why a goroutine does not run, with which its stack
-	// starts otherwise: ("", "[chan receive]", 0) if it waits, ("", "[runnable]", 0) if it waits for
-	// a P, ("", "[runnable, not started]", 0) if it has not run yet.
+	// NoWaitFrames leaves out the frame that says why a goroutine does not run, with which its
+	// stack starts otherwise: ("", "[chan
+	// receive]", 0) if it waits, ("", "[runnable]", 0) if it waits for a P, ("", "[runnable, not
+	// started]", 0) if it has not run yet.
 	NoWaitFrames bool
 	// MaxPause bounds the time for which a tick of the portable source may stop the
 	// program; 0 is DefaultMaxPause. The source skips a tick that would take longer because
@@ -72,24 +73,25 @@ type Config struct {
 type Sink interface {
 	// Intern returns the id of a frame, for the stacks of samples.
 	Intern(tachyon.Frame) uint32
-	// WriteBatch takes samples. Their stacks hold ids from Intern. It returns how many samples
-	// it took: all of them, or those before the error. Fewer without an error are for a sink that
-	// cannot take samples for a while: the others are dropped and counted, and sampling goes on. Samples
-	// and stacks belong to the sampler and are valid during the call only.
+	// WriteBatch takes samples. Their stacks hold ids from Intern. It returns how many samples it
+	// took: all of them, or those before the error. Fewer without an error are for a sink that
+	// cannot take samples for a while: the others are dropped and counted, and sampling goes on.
+	// Samples and stacks belong to the sampler and are valid during the call only.
 	WriteBatch([]tachyon.Sample) (n int, err error)
-	// WriteRecords takes what is known about goroutines and what they wait for, and the session's progress. They belong to
-	// the sampler and are valid during the call only. The samples of these goroutines may be older or
-	// newer. Objects come before the samples that have their numbers, in each part of the session that has such samples, and again if
-	// the kind of an object has changed. Records of one part of the session that come after its last sample are in Part.
+	// WriteRecords takes what is known about goroutines and what they wait for, and the session's
+	// progress. They belong to the sampler and are valid during the call only. The samples of these
+	// goroutines may be older or newer. Objects come before the samples that have their numbers, in
+	// each part of the session that has such samples, and again if the kind of an object has
+	// changed. Records of one part of the session that come after its last sample are in Part.
 	WriteRecords(*tachyon.Records) error
 	// Forget reports that a goroutine has ended and that its id will not be used again.
 	Forget(id uint64, interpreter uint32) error
 
-	// Full is called between two ticks. It reports whether a part of the session,
-	// such as a file, should end. Next is called when all goroutines have a sample, in two seconds at most.
+	// Full is called between two ticks. It reports whether a part of the session, such as a file,
+	// should end. Next is called when all goroutines have a sample, in two seconds at most.
 	Full() bool
-	// Next ends the part by calling cut once; cut returns the part. at is the time of the latest sample. If Next does not call cut, the
-	// part goes on.
+	// Next ends the part by calling cut once; cut returns the part. at is the time of the latest
+	// sample. If Next does not call cut, the part goes on.
 	Next(at time.Duration, cut func() Part)
 }
 
@@ -241,11 +243,12 @@ type Part struct {
 	// The counts in Stats are those of the part. The tick at which the part ends may be counted
 	// in the next part.
 	Stats Stats
-	// What the sink has not got with WriteRecords. Goroutines are those that were sampled in the part. Times
-	// are since Start, ids are ascending.
+	// What the sink has not got with WriteRecords. Goroutines are those that were sampled in the
+	// part. Times are since Start, ids are ascending.
 	Goroutines []tachyon.Goroutine
 	Stops      *tachyon.Stops
-	// PCs says how often each address was the innermost one; nil if the source knows no addresses. Its text bounds are zero.
+	// PCs says how often each address was the innermost one; nil if the source knows no addresses.
+	// Its text bounds are zero.
 	PCs *tachyon.LeafPCs
 }
 
@@ -262,9 +265,10 @@ func (s *Sampler) Part() Part {
 }
 
 // Stop ends sampling. It returns when the sink has the last sample and no goroutine, thread or
-// timer of the sampler is left. Where the program's goroutines need all cores, some of its goroutines may have had no turn to
-// end; it does not wait longer than 0.2 s for these. It returns the error that ended sampling early, if there was one.
-// It may be called several times and from any goroutine, but not from within the sink.
+// timer of the sampler is left. Where the program's goroutines need all cores, some of its
+// goroutines may have had no turn to end; it does not wait longer than 0.2 s for these. It returns
+// the error that ended sampling early, if there was one. It may be called several times and from
+// any goroutine, but not from within the sink.
 func (s *Sampler) Stop() error {
 	s.quitted.Do(func() { close(s.quit) })
 	<-s.stopped

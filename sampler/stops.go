@@ -30,7 +30,8 @@ func (r *recorder) countStops(k *goroutine, s source.Stops) {
 	x.AtLeast = x.AtLeast || s.AtLeast
 }
 
-// takeStops returns what the sink lacks, up to now. It is valid until the next stops are counted. It is nil if there is nothing.
+// takeStops returns what the sink lacks, up to now. It is valid until the next stops are counted.
+// It is nil if there is nothing.
 func (r *recorder) takeStops() *tachyon.Stops {
 	list := r.stops.list
 	r.stops.list, r.stops.until = list[:0], r.now

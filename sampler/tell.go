@@ -8,9 +8,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// What the recorder knows of a goroutine goes to the sink in several records, as tachyon.Records says. The
-// first one waits until tellAfter has passed since the goroutine's first sample. Most short
-// goroutines have ended by then, and one record has all about them.
+// What the recorder knows of a goroutine goes to the sink in several records, as tachyon.Records
+// says. The first one waits until tellAfter has passed since the goroutine's first sample. Most
+// short goroutines have ended by then, and one record has all about them.
 const (
 	tellAfter     = 40 * time.Millisecond
 	progressEvery = 40 * time.Millisecond
@@ -65,8 +65,8 @@ func (r *recorder) Counted() {
 	}
 }
 
-// counting passes on the progress in a long pass, whose ticks are not counted yet. Otherwise a program that
-// is killed then would have samples after the end of its session.
+// counting passes on the progress in a long pass, whose ticks are not counted yet. Otherwise a
+// program that is killed then would have samples after the end of its session.
 func (r *recorder) counting() {
 	switch {
 	case r.midway == 0:

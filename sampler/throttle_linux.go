@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// throttling is what the process's cgroup says of its CPU time. A cgroup with a CPU quota is throttled when it has used the
-// quota of a period: the kernel runs none of its threads until the next period.
+// throttling is what the process's cgroup says of its CPU time. A cgroup with a CPU quota is
+// throttled when it has used the quota of a period: the kernel runs none of its threads until the
+// next period.
 type throttling struct {
 	groups  []cpuGroup
 	file    string        // with the counts; "": there is none
@@ -27,8 +28,9 @@ type throttling struct {
 	limit       float64   // cores, by quota and affinity
 }
 
-// keepReading is how long a reading of the cgroup's counts is used. The counts of a session are asked for
-// ten times a second, and the kernel may add up all of the cgroup's cores for each reading.
+// keepReading is how long a reading of the cgroup's counts is used. The counts of a session are
+// asked for ten times a second, and the kernel may add up all of the cgroup's cores for each
+// reading.
 const keepReading = time.Second
 
 // recent returns the counts since the start of the session as they were at most keepReading ago.
@@ -82,7 +84,8 @@ func (t *throttling) since() (periods int64, d time.Duration) {
 	return max(0, periods-t.periods), max(0, d-t.time)
 }
 
-// A cpuGroup is where the files of the process's cgroup can be. below is its path from the mount on.
+// A cpuGroup is where the files of the process's cgroup can be. below is its path from the mount
+// on.
 type cpuGroup struct{ mount, below string }
 
 // cpuGroups returns these places, from the texts of /proc/self/cgroup and /proc/self/mountinfo.

@@ -5,11 +5,10 @@ import "time"
 // Metadata is what gotach adds to a file beyond samples. Files of other writers have none.
 //
 // What grows with the program's life is in the record section: goroutines with their labels,
-// objects, and the counts so far. The rest is stored as JSON objects in strings that no frame uses. The
-// value of an object's first key, "gotach", is its kind: "session" (one), "pcs" and "records"
-// (at most one each) and "checksum" (one, the last string). Files of early versions have no
-// record section, but any number of objects of the kind "goroutines", each with a part of the
-// list.
+// objects, and the counts so far. The rest is stored as JSON objects in strings that no frame uses.
+// The value of an object's first key, "gotach", is its kind: "session" (one), "pcs" and "records"
+// (at most one each) and "checksum" (one, the last string). Files of early versions have no record
+// section, but any number of objects of the kind "goroutines", each with a part of the list.
 type Metadata struct {
 	Session    *Session // nil: gotach's sampler did not write the file
 	Goroutines []Goroutine
@@ -27,8 +26,8 @@ const (
 	KindChecksum   = "checksum"
 )
 
-// NotStopped is the Error of a session whose program ended without Stop, for example by a signal. It is
-// no error of the session.
+// NotStopped is the Error of a session whose program ended without Stop, for example by a signal.
+// It is no error of the session.
 const NotStopped = "the session was not stopped"
 
 // A Session describes the profiled program, the machine and how sampling went. Durations
@@ -47,8 +46,8 @@ type Session struct {
 	Executable string            `json:"executable,omitempty"`
 	Host       string            `json:"host"`
 	PID        int               `json:"pid"`
-	// Service is the name of the service that the process is one of, and ServiceVersion its version, as they
-	// were given to the session. Both may be "". See Label.
+	// Service is the name of the service that the process is one of, and ServiceVersion its
+	// version, as they were given to the session. Both may be "". See Label.
 	Service        string `json:"service,omitempty"`
 	ServiceVersion string `json:"service_version,omitempty"`
 
@@ -69,30 +68,31 @@ type Session struct {
 	// false, and all samples count.
 	Markers bool `json:"markers,omitempty"`
 	Counts
-	// ThrottledOf is set in what a selection of time says: Throttled is not known for the part, and is that of this longer time, of
-	// the files that the part is in. 0: it is that of Duration.
+	// ThrottledOf is set in what a selection of time says: Throttled is not known for the part, and
+	// is that of this longer time, of the files that the part is in. 0: it is that of Duration.
 	ThrottledOf time.Duration `json:"throttled_of_ns,omitempty"`
 
-	// Instant says that the samples are those of one instant, as a core file has it: each goroutine has one, of 1 µs, which counts it. No time
-	// was measured.
+	// Instant says that the samples are those of one instant, as a core file has it: each goroutine
+	// has one, of 1 µs, which counts it. No time was measured.
 	Instant bool `json:"instant,omitempty"`
 
 	// Objects says for which waits the source knows the object: AllObjects, or OnlyChannels with
 	// Go 1.25. It is "" if it knows none. See [Object].
 	Objects string `json:"objects,omitempty"`
-	// Kept says why the file is kept apart from the rotation: the program called Session.Keep. "": it did not.
+	// Kept says why the file is kept apart from the rotation: the program called Session.Keep. "":
+	// it did not.
 	Kept string `json:"kept,omitempty"`
 	// ObjectsUnnamed says why objects in variables of the program have no Symbol; "": they have.
 	ObjectsUnnamed string `json:"objects_unnamed,omitempty"`
 
 	// Stops says that the source counts how often goroutines stop running. See [Stops].
 	Stops bool `json:"stops,omitempty"`
-	// FarEndsUnknown says why the native source does not know which connections and files goroutines wait for; "": it knows, or
-	// another source was used.
+	// FarEndsUnknown says why the native source does not know which connections and files
+	// goroutines wait for; "": it knows, or another source was used.
 	FarEndsUnknown string `json:"far_ends_unknown,omitempty"`
 
-	// Leaks are the goroutines that the runtime could prove to be leaked when the session was stopped. It is
-	// nil if the runtime was not asked.
+	// Leaks are the goroutines that the runtime could prove to be leaked when the session was
+	// stopped. It is nil if the runtime was not asked.
 	Leaks *ProvenLeaks `json:"leaks,omitempty"`
 
 	Error string `json:"error,omitempty"` // the session's first error, or NotStopped
@@ -104,8 +104,8 @@ type Session struct {
 	SessionStart time.Time `json:"session_start,omitzero"`
 }
 
-// ProvenLeaks are goroutines that wait for something that nothing else can reach, so that they wait forever.
-// The runtime of Go 1.27 finds them.
+// ProvenLeaks are goroutines that wait for something that nothing else can reach, so that they wait
+// forever. The runtime of Go 1.27 finds them.
 type ProvenLeaks struct {
 	Unavailable string       `json:"unavailable,omitempty"` // why nothing is known
 	Count       int          `json:"count"`                 // of goroutines
@@ -125,9 +125,10 @@ type LeakFrame struct {
 	Line int32  `json:"line"`
 }
 
-// Marker reports whether a sample of a session is a marker, which stands for no time: the weight of the thread's next
-// sample begins there. Markers are the samples without OnCPU of the interpreter Process, and of Runtime if the session
-// does not have System. Only files whose session has Markers have them. s may be nil.
+// Marker reports whether a sample of a session is a marker, which stands for no time: the weight of
+// the thread's next sample begins there. Markers are the samples without OnCPU of the interpreter
+// Process, and of Runtime if the session does not have System. Only files whose session has Markers
+// have them. s may be nil.
 func (s *Session) Marker(interpreter uint32, status Status) bool {
 	return s != nil && s.Markers && interpreter != User && status&OnCPU == 0 && (interpreter == Process || !s.System)
 }
@@ -172,8 +173,9 @@ type Counts struct {
 	// goroutines at each tick; what its integral over time has more than the samples is in it too.
 	NotSeen time.Duration `json:"not_seen_ns,omitempty"`
 
-	// Unwritten is the time for which samples could not be written, because the disk was full or failed. These samples
-	// are in Dropped. It is at the end of the file: the session goes on in the next one.
+	// Unwritten is the time for which samples could not be written, because the disk was full or
+	// failed. These samples are in Dropped. It is at the end of the file: the session goes on in
+	// the next one.
 	Unwritten time.Duration `json:"unwritten_ns,omitempty"`
 
 	// ThrottledPeriods counts the periods in which the kernel kept the process's cgroup from
@@ -185,8 +187,9 @@ type Counts struct {
 	// ProcessCPU is the CPU time that the process used, user and system, by getrusage.
 	ProcessCPU time.Duration `json:"process_cpu_ns,omitempty"`
 
-	// CPUAtTicks is the CPU time of threads that have no timer on their CPU clock, because the kernel refuses one. It is at
-	// the places where ticks found the threads: some of it at places where they waited.
+	// CPUAtTicks is the CPU time of threads that have no timer on their CPU clock, because the
+	// kernel refuses one. It is at the places where ticks found the threads: some of it at places
+	// where they waited.
 	CPUAtTicks time.Duration `json:"cpu_at_ticks_ns,omitempty"`
 }
 

@@ -26,9 +26,11 @@ type Object struct {
 	Symbol string `json:"symbol,omitempty"`
 	Offset uint64 `json:"offset,omitempty"`
 
-	// Name says what a connection, listener, pipe or file is, such as "tcp 10.2.3.4:5432", "unix /run/db.sock" or "file /dev/tty". All
-	// connections to one address are one object. Of connections that the program has accepted, those of one host to one port are
-	// one object: "tcp :8080 from 10.2.3.4". These objects have no address, and a number as soon as one goroutine waits for them.
+	// Name says what a connection, listener, pipe or file is, such as "tcp 10.2.3.4:5432",
+	// "unix /run/db.sock" or "file /dev/tty". All connections to one address are one object. Of
+	// connections that the program has accepted, those of one host to one port are one object:
+	// "tcp :8080 from 10.2.3.4". These objects have no address, and a number as soon as one
+	// goroutine waits for them.
 	Name string `json:"name,omitempty"`
 
 	Capacity int64   `json:"capacity,omitempty"` // of a channel; -1 is unknown
@@ -48,8 +50,9 @@ const (
 	ObjectSelect    = "select" // a set of channels
 )
 
-// The kinds of objects for which goroutines wait in [IO wait]: what a file descriptor refers to, at the other end of a connection. The
-// native source knows them unless Session.FarEndsUnknown says why not.
+// The kinds of objects for which goroutines wait in [IO wait]: what a file descriptor refers to, at
+// the other end of a connection. The native source knows them unless Session.FarEndsUnknown says
+// why not.
 const (
 	ObjectConnection = "connection"
 	ObjectListener   = "listener" // a socket that accepts connections, or to which anybody may send

@@ -11,8 +11,8 @@ import (
 //   - pid: the process id.
 //   - process: host and process id, as "web-1/4711".
 //   - service: the name of the service; if the session has none, that of the program.
-//   - version: the version of the service; if the session has none, that of the main module, the revision or the
-//     build of the program, whichever is known first.
+//   - version: the version of the service; if the session has none, that of the main module, the
+//     revision or the build of the program, whichever is known first.
 //
 // It returns false for other keys and for what is not known.
 func (s *Session) Label(key string) (value string, ok bool) {

@@ -5,10 +5,11 @@ import "time"
 // Records are metadata that a sampler learns while it runs. They go into the record section of
 // the file as they become known, so nobody has to keep them, and a killed program's file has them.
 type Records struct {
-	// Goroutines are parts of goroutines' metadata. The first part of a goroutine has all that
-	// is known so far. Each further part has the ID, the present Last, and the label spans that
-	// are new. A goroutine without a further part after its last sample was alive at the end. So if it waited
-	// then, readers of an unfinished file add a sample to it, at the time of the latest progress.
+	// Goroutines are parts of goroutines' metadata. The first part of a goroutine has all that is
+	// known so far. Each further part has the ID, the present Last, and the label spans that are
+	// new. A goroutine without a further part after its last sample was alive at the end. So if it
+	// waited then, readers of an unfinished file add a sample to it, at the time of the latest
+	// progress.
 	Goroutines []Goroutine
 
 	// Objects are what goroutines wait for. An object replaces a previous one with the same
@@ -45,15 +46,16 @@ func (p *Progress) Describe(s *Session) {
 	s.Objects, s.ObjectsUnnamed, s.FarEndsUnknown, s.Stops, s.Kept = p.Objects, p.ObjectsUnnamed, p.FarEndsUnknown, p.Stops, p.Kept
 }
 
-// Stops says how often goroutines stopped running in a time: they began to wait, were preempted, or came out of a system call
-// without a processor to run on. The time begins where that of the previous record with an earlier Until ends.
+// Stops says how often goroutines stopped running in a time: they began to wait, were preempted, or
+// came out of a system call without a processor to run on. The time begins where that of the
+// previous record with an earlier Until ends.
 type Stops struct {
 	Until uint64           `json:"until_us"` // µs since the file's start
 	List  []GoroutineStops `json:"list"`     // ascending ids; goroutines that are not in it did not stop. Empty: nothing is known of the time
 }
 
-// GoroutineStops says how often one goroutine stopped running. It is counted from visit to visit. So what
-// was before the goroutine's first sample or after its last one is missing.
+// GoroutineStops says how often one goroutine stopped running. It is counted from visit to visit.
+// So what was before the goroutine's first sample or after its last one is missing.
 type GoroutineStops struct {
 	ID uint64 `json:"id"`
 	N  uint64 `json:"n"`

@@ -1,5 +1,6 @@
-// Package tachyon has the types of a profile and describes the format. Its API is not promised (v0), but the format is: see
-// docs/compatibility.md. Package writer writes such files, and package reader is for programs that compute something from them.
+// Package tachyon has the types of a profile and describes the format. Its API is not promised
+// (v0), but the format is: see docs/compatibility.md. Package writer writes such files, and package
+// reader is for programs that compute something from them.
 //
 // All times are unsigned numbers of microseconds. The format's threads are goroutines; the
 // thread id is the goroutine id.
@@ -58,10 +59,10 @@
 //	2 SUFFIX    delta uvarint, status u8, shared, new, new frame indices
 //	3 POP_PUSH  delta uvarint, status u8, pop, push, push frame indices
 //
-// Counts and indices are uvarints. No time is after [MaxTime]. Frames are innermost first. SUFFIX keeps the outermost
-// frames of the previous stack; shared is their number. POP_PUSH drops the innermost frames
-// of the previous stack; pop is their number. A delta is the time since that thread's
-// previous sample in microseconds; it wraps modulo 2^64. Writers hold repeats back per
+// Counts and indices are uvarints. No time is after [MaxTime]. Frames are innermost first. SUFFIX
+// keeps the outermost frames of the previous stack; shared is their number. POP_PUSH drops the
+// innermost frames of the previous stack; pop is their number. A delta is the time since that
+// thread's previous sample in microseconds; it wraps modulo 2^64. Writers hold repeats back per
 // thread, so records of different threads are not in time order.
 //
 // # Frames
@@ -128,8 +129,9 @@ const (
 	// innermost ones. CPython's reader rejects files with deeper stacks.
 	MaxDepth = 256
 
-	// MaxTime is the latest time and the longest length of time of a file, in µs. As Unix time it is in the year
-	// 2255. Readers refuse files with later ones: they are damaged, and sums of their times would not fit into 64 bits.
+	// MaxTime is the latest time and the longest length of time of a file, in µs. As Unix time it
+	// is in the year 2255. Readers refuse files with later ones: they are damaged, and sums of
+	// their times would not fit into 64 bits.
 	MaxTime = 1 << 53
 )
 
@@ -156,7 +158,8 @@ func (l Layout) String() string {
 // Status is a sample's thread state, a set of bits.
 type Status uint8
 
-// The status bits except Moved have CPython's names. The comments give their meanings for a goroutine.
+// The status bits except Moved have CPython's names. The comments give their meanings for a
+// goroutine.
 //
 //	HasGIL|OnCPU   runs on a core
 //	HasGIL         runs for the Go scheduler, but the kernel gives its thread no core
@@ -167,9 +170,10 @@ type Status uint8
 //
 // The weights of the samples with OnCPU add up to the CPU time of the process.
 //
-// Moved tells one long wait from several waits at the same place. If the stack or the state differs from
-// the previous sample's, the goroutine has moved too, and the bit is not needed. The native source sets it for
-// goroutines that wait or are runnable, not for those in system calls. The portable source does not know.
+// Moved tells one long wait from several waits at the same place. If the stack or the state differs
+// from the previous sample's, the goroutine has moved too, and the bit is not needed. The native
+// source sets it for goroutines that wait or are runnable, not for those in system calls. The
+// portable source does not know.
 const (
 	HasGIL       Status = 1 << iota // holds a P
 	OnCPU                           // used a core for the sample's weight, by the kernel's clocks
@@ -180,12 +184,11 @@ const (
 	Moved                           // has run since its previous sample, which has the same stack and state
 )
 
-// A Frame is one entry of the frame table: a place in the source. The innermost frame of a
-// waiting or runnable goroutine has no file. Its function is the reason for the wait in brackets, such
-// as "[chan receive]". Its line is the number of the object that the goroutine waits for,
-// or 0 if there is none. A goroutine that waits for a P has "[runnable]" there. One that has
-// not run yet has "[runnable, not started]", and one more frame: the function that its go
-// statement calls.
+// A Frame is one entry of the frame table: a place in the source. The innermost frame of a waiting
+// or runnable goroutine has no file. Its function is the reason for the wait in brackets, such as
+// "[chan receive]". Its line is the number of the object that the goroutine waits for, or 0 if
+// there is none. A goroutine that waits for a P has "[runnable]" there. One that has not run yet
+// has "[runnable, not started]", and one more frame: the function that its go statement calls.
 type Frame struct {
 	File string // as the compiler recorded it
 	Func string // as runtime.Frame.Function
@@ -217,9 +220,9 @@ type Sample struct {
 const (
 	User    = 0 // goroutines of the program
 	Runtime = 1 // goroutines of the Go runtime, such as those of its garbage collector
-	// Process has CPU time that no known goroutine used. Its threads are no goroutines. The outermost frame of a
-	// stack is [scheduler], [C threads], [profiler] or [unknown goroutine]. There is one thread for each core's
-	// worth of a kind.
+	// Process has CPU time that no known goroutine used. Its threads are no goroutines. The
+	// outermost frame of a stack is [scheduler], [C threads], [profiler] or [unknown goroutine].
+	// There is one thread for each core's worth of a kind.
 	Process = 2
 
 	FirstPseudo = 1 << 62 // the first thread id of Process

@@ -19,8 +19,8 @@ var ErrNotProfile = errors.New("the file is not a profile, so it is not overwrit
 // Kept returns the new path of the unfinished profile that Create has found at its path, or "".
 func (w *Writer) Kept() string { return w.kept }
 
-// keep makes the path free for a new profile. An unfinished profile with its journal gets another name: it is that of a
-// program that was killed, and often says why.
+// keep makes the path free for a new profile. An unfinished profile with its journal gets another
+// name: it is that of a program that was killed, and often says why.
 func (w *Writer) keep(path string) error {
 	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
 		return nil // create returns the error
@@ -38,8 +38,9 @@ func (w *Writer) keep(path string) error {
 	return err
 }
 
-// check returns an error if a regular file has contents that are not those of a profile. A profile whose header is missing
-// has zero bytes there. Then there is a journal, or at least compressed samples or nothing follow.
+// check returns an error if a regular file has contents that are not those of a profile. A profile
+// whose header is missing has zero bytes there. Then there is a journal, or at least compressed
+// samples or nothing follow.
 func check(f *os.File, hasJournal bool) (unfinished bool, err error) {
 	fi, err := f.Stat()
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() == 0 {

@@ -103,7 +103,8 @@ func (r *region) flush() {
 	r.buf = r.buf[:0]
 }
 
-// compress gives the buffer to the encoder. The encoder gets its memory, some MB, when it has something to compress: a short region needs none.
+// compress gives the buffer to the encoder. The encoder gets its memory, some MB, when it has
+// something to compress: a short region needs none.
 func (r *region) compress() error {
 	if r.raw == 0 {
 		r.zw.Reset((*sink)(r))
@@ -178,7 +179,8 @@ func (r *region) finish() error {
 	return r.err
 }
 
-// shortEncoders are those of [region.finishShort]. Each has 5 MB, and a handler that sends profiles may write ten files a second.
+// shortEncoders are those of [region.finishShort]. Each has 5 MB, and a handler that sends profiles
+// may write ten files a second.
 var shortEncoders sync.Pool // of *zstd.Encoder
 
 // finishShort writes a region that is completely in the buffer, with the better compression

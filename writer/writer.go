@@ -1,5 +1,5 @@
-// Package writer writes samples to a file. Its API is not promised (v0): see docs/compatibility.md. The format is Tachyon, which package
-// tachyon describes.
+// Package writer writes samples to a file. Its API is not promised (v0): see docs/compatibility.md.
+// The format is Tachyon, which package tachyon describes.
 //
 //	w, err := writer.Create("app.tach", writer.Options{Start: start, Interval: 1000})
 //	id := w.Intern(tachyon.Frame{File: "main.go", Func: "main.main", Line: 12})
@@ -21,17 +21,18 @@
 //
 // # Compression
 //
-// The level is klauspost's for zstd's 5, with a window of 2 MiB and no goroutine of its own. On 200,000
-// samples of a CPU-bound service (5 threads, mean depth 38.5) it takes 5.43 bytes and 0.24 µs a sample, the next
-// better level 5.20 bytes and 0.40 µs. zstd's own level 5 takes 5.14 bytes.
+// The level is klauspost's for zstd's 5, with a window of 2 MiB and no goroutine of its own. On
+// 200,000 samples of a CPU-bound service (5 threads, mean depth 38.5) it takes 5.43 bytes and
+// 0.24 µs a sample, the next better level 5.20 bytes and 0.40 µs. zstd's own level 5 takes
+// 5.14 bytes.
 //
 // # Memory
 //
 // A Writer takes about 3 MB, most of it for zstd, plus its tables. Records ([Writer.WriteRecords])
 // take another 2 MB, however many there are; without a journal, also their compressed bytes. About
-// 500 bytes are for each thread: its last stack and its pending repeats. With few threads, each may hold back
-// up to 16 KB of repeats; all threads together may hold back 1 MB. [Writer.Forget] drops a
-// thread that has ended.
+// 500 bytes are for each thread: its last stack and its pending repeats. With few threads, each may
+// hold back up to 16 KB of repeats; all threads together may hold back 1 MB. [Writer.Forget] drops
+// a thread that has ended.
 package writer
 
 import (
@@ -109,11 +110,11 @@ type Writer struct {
 }
 
 // Create makes a file with mode 0600, or empties an existing profile. Close closes it. If the
-// existing profile was not finished, because its program was killed, Create gives it and its journal
-// the name app.1.tach, or the next number that is free: see [Writer.Kept]. It deletes none of these files.
-// If the existing file is not a profile and not empty, the error wraps [ErrNotProfile]. Create follows a
-// symbolic link if the link belongs to the user or to root. If another process is writing the file, the
-// error wraps [ErrBusy].
+// existing profile was not finished, because its program was killed, Create gives it and its
+// journal the name app.1.tach, or the next number that is free: see [Writer.Kept]. It deletes none
+// of these files. If the existing file is not a profile and not empty, the error wraps
+// [ErrNotProfile]. Create follows a symbolic link if the link belongs to the user or to root. If
+// another process is writing the file, the error wraps [ErrBusy].
 func Create(path string, o Options) (*Writer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -139,8 +140,8 @@ func create(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 }
 
-// empty truncates a regular file to 0 bytes. It does not change other files. It reports whether there
-// was nothing in it.
+// empty truncates a regular file to 0 bytes. It does not change other files. It reports whether
+// there was nothing in it.
 func empty(f *os.File) (was bool, err error) {
 	fi, err := f.Stat()
 	if err != nil || !fi.Mode().IsRegular() {
@@ -296,8 +297,8 @@ func (w *Writer) write(s *tachyon.Sample) error {
 	return w.add(t, s, stack, shared)
 }
 
-// WriteFrames is Write for a stack of frames, innermost first, in place of s.Stack. It calls Intern for each, so Write is
-// faster with ids that the caller keeps.
+// WriteFrames is Write for a stack of frames, innermost first, in place of s.Stack. It calls Intern
+// for each, so Write is faster with ids that the caller keeps.
 func (w *Writer) WriteFrames(s *tachyon.Sample, stack []tachyon.Frame) error {
 	c := *s
 	c.Stack = w.ids[:min(len(stack), tachyon.MaxDepth)]

@@ -31,7 +31,8 @@ const poolConfig = `{"admin":{"disabled":true},"apps":{"http":{"http_port":28081
 "automatic_https":{"disable":true},"routes":[{"handle":[{"handler":"reverse_proxy","transport":{"protocol":"http","max_conns_per_host":%d},
 "upstreams":[{"dial":"%s"}]}]}]}}}}}`
 
-// caddyPool is a proxy that has at most so many connections to what is behind it, which takes 8 ms for each request.
+// caddyPool is a proxy that has at most so many connections to what is behind it, which takes 8 ms
+// for each request.
 func caddyPool(stop <-chan struct{}, folder string, connections int) error {
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(8 * time.Millisecond)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The loads here come in pairs: a program before a change and after it. TestMeasureChanges of package bench compares them.
+// The loads here come in pairs: a program before a change and after it. TestMeasureChanges of
+// package bench compares them.
 func init() {
 	loads["jobs"] = func(stop <-chan struct{}, _ string) error { return jobs(stop, false) }
 	loads["jobs-checked"] = func(stop <-chan struct{}, _ string) error { return jobs(stop, true) }
@@ -13,8 +14,9 @@ func init() {
 	loads["leak-faster"] = func(stop <-chan struct{}, _ string) error { return leak(stop, 30*time.Millisecond) }
 }
 
-// jobs has workers that do jobs and rest. After the change each job checks its result too, which takes 4 % of the CPU time.
-// All of it is spent in one function, so only the callers tell what is new.
+// jobs has workers that do jobs and rest. After the change each job checks its result too, which
+// takes 4 % of the CPU time. All of it is spent in one function, so only the callers tell what is
+// new.
 func jobs(stop <-chan struct{}, checked bool) error {
 	for range 6 {
 		go until(stop, func() {

@@ -19,7 +19,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// row is a function's shares of the CPU time, in percent: flat and with what it calls, in both profiles.
+// row is a function's shares of the CPU time, in percent: flat and with what it calls, in both
+// profiles.
 type row struct {
 	function string
 	flat     [2]float64
@@ -121,14 +122,15 @@ func share(path string, i int, rows map[string]*row) error {
 	return nil
 }
 
-// leftOut reports whether stacks with a function are left out: those of the profilers, and the runtime's monitor, whose thread
-// runtime/pprof does not sample.
+// leftOut reports whether stacks with a function are left out: those of the profilers, and the
+// runtime's monitor, whose thread runtime/pprof does not sample.
 func leftOut(function string) bool {
 	return function == tachyon.FuncProfiler || function == "runtime.sysmon" || strings.HasPrefix(function, "github.com/gotach/profiler/sampler") ||
 		strings.HasPrefix(function, "runtime/pprof.profileWriter")
 }
 
-// withoutSymbols reports whether a function stands for code that nobody has tables for, in either profile.
+// withoutSymbols reports whether a function stands for code that nobody has tables for, in either
+// profile.
 func withoutSymbols(function string) bool {
 	return function == tachyon.FuncNoSymbols || function == "runtime._ExternalCode"
 }

@@ -18,7 +18,8 @@ func init() { loads["etcd"], idles["etcd"] = etcdServer, startEtcd }
 // watcher is the key of a context value.
 type watcher struct{}
 
-// etcdServer is written to by several clients. Others watch keys that do not change, and keep leases alive.
+// etcdServer is written to by several clients. Others watch keys that do not change, and keep
+// leases alive.
 func etcdServer(stop <-chan struct{}, folder string) error {
 	if err := startEtcd(folder); err != nil {
 		return err

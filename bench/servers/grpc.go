@@ -64,7 +64,8 @@ func grpcServer(stop <-chan struct{}, _ string) error {
 	return startClients(stop, "grpc", address, 8, time.Millisecond)
 }
 
-// service has HTTP and gRPC at once, with a store that has one lock. Each request has a goroutine of its own beside it.
+// service has HTTP and gRPC at once, with a store that has one lock. Each request has a goroutine
+// of its own beside it.
 func service(stop <-chan struct{}, _ string) error {
 	var store sync.Mutex
 	work := func(least time.Duration) {

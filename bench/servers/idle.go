@@ -12,8 +12,8 @@ import (
 // idles are servers that nobody asks for anything.
 var idles = map[string]func(folder string) error{}
 
-// idle prints what a session costs in a server that is idle, in percent of a core: the CPU time of the process with it
-// less that of the same time without.
+// idle prints what a session costs in a server that is idle, in percent of a core: the CPU time of
+// the process with it less that of the same time without.
 func idle(start func(folder string) error, length time.Duration, folder string) error {
 	if err := start(folder); err != nil {
 		return err

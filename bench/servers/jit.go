@@ -2,7 +2,8 @@
 
 package main
 
-// Programs with code that is compiled while they run: sonic's for JSON, and wazero's for WebAssembly.
+// Programs with code that is compiled while they run: sonic's for JSON, and wazero's for
+// WebAssembly.
 
 import (
 	"context"
@@ -18,7 +19,8 @@ func init() {
 	loads["sonic"], loads["wazero"] = jsonCompiled, wasmCompiled
 }
 
-// compiledTypes are so many that the runtime has more modules than programs without a compiler ever have: sonic registers one for each type.
+// compiledTypes are so many that the runtime has more modules than programs without a compiler ever
+// have: sonic registers one for each type.
 const compiledTypes = 200
 
 type slowField struct{}
@@ -29,7 +31,8 @@ func (slowField) MarshalJSON() ([]byte, error) {
 	return []byte("1"), nil
 }
 
-// jsonCompiled has goroutines in code that sonic has compiled while the program runs, which calls Go.
+// jsonCompiled has goroutines in code that sonic has compiled while the program runs, which calls
+// Go.
 func jsonCompiled(stop <-chan struct{}, _ string) error {
 	for i := range compiledTypes {
 		t := reflect.StructOf([]reflect.StructField{{Name: fmt.Sprint("A", i), Type: reflect.TypeFor[slowField]()}, {Name: "B", Type: reflect.TypeFor[[]int]()}})
@@ -52,7 +55,8 @@ var spinModule = []byte("\x00asm\x01\x00\x00\x00" +
 	"\x07\x08\x01\x04spin\x00\x00" + // export
 	"\x0a\x10\x01\x0e\x00\x03\x40\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x0b")
 
-// wasmCompiled has a goroutine in code that wazero has compiled, which runs on a stack of its own, and one in Go.
+// wasmCompiled has a goroutine in code that wazero has compiled, which runs on a stack of its own,
+// and one in Go.
 func wasmCompiled(stop <-chan struct{}, _ string) error {
 	ctx := context.Background()
 	m, err := wazero.NewRuntime(ctx).Instantiate(ctx, spinModule)

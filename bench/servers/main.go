@@ -1,12 +1,13 @@
-// Servers runs a server under load, with gotach and runtime/pprof at the same time. It writes both profiles to a folder and
-// prints how the functions' shares of the CPU time differ:
+// Servers runs a server under load, with gotach and runtime/pprof at the same time. It writes both
+// profiles to a folder and prints how the functions' shares of the CPU time differ:
 //
 //	servers LOAD SECONDS FOLDER
 //
-// With requests/LOAD it writes gotach's profile only, and what the load says of its own requests. With alone/LOAD it writes
-// gotach's profile only. With idle/SERVER there are no clients, and it prints what a session costs.
-// The clients are in the same process. With the build tag small there are only the programs of small.go, without other modules.
-// TestMeasureServers of package bench runs all loads.
+// With requests/LOAD it writes gotach's profile only, and what the load says of its own requests.
+// With alone/LOAD it writes gotach's profile only. With idle/SERVER there are no clients, and it
+// prints what a session costs. The clients are in the same process. With the build tag small there
+// are only the programs of small.go, without other modules. TestMeasureServers of package bench
+// runs all loads.
 package main
 
 import (

@@ -17,7 +17,8 @@ import (
 	"github.com/gotach/profiler"
 )
 
-// A diary is what a program says of its own requests: when each ended and how long it took, in µs, by kind.
+// A diary is what a program says of its own requests: when each ended and how long it took, in µs,
+// by kind.
 type diary struct {
 	mu   sync.Mutex
 	took map[string][][2]int64

@@ -212,7 +212,8 @@ func completeAvailable(cmd *cobra.Command, flag string, words func(a *available)
 	}
 }
 
-// patterns returns the functions as regular expressions. Dots are left as they are, so that each begins as the name does.
+// patterns returns the functions as regular expressions. Dots are left as they are, so that each
+// begins as the name does.
 func (a *available) patterns() (list []string) {
 	for _, name := range a.functions {
 		list = append(list, strings.ReplaceAll(regexp.QuoteMeta(name), `\.`, "."))

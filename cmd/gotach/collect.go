@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	// firstCollection is how much memory, in bytes, the command may take before it collects garbage for the first
-	// time. A report of a minute of a busy server needs less; collecting would be a fifth of its time.
+	// firstCollection is how much memory, in bytes, the command may take before it collects garbage
+	// for the first time. A report of a minute of a busy server needs less; collecting would be a
+	// fifth of its time.
 	firstCollection = 80 << 20
-	// laterPercent is GOGC after that. Reading allocates little, but keeps much for a while, so a small heap costs
-	// large profiles no time.
+	// laterPercent is GOGC after that. Reading allocates little, but keeps much for a while, so a
+	// small heap costs large profiles no time.
 	laterPercent = 25
 )
 

@@ -75,8 +75,8 @@ func openAll(paths []string, o formats.Options) (in *formats.Input, err error) {
 	return in, err
 }
 
-// instantScreen prints what report has of a profile of one instant if nothing else is asked for: what goroutines did, where, and who has what
-// they wait for.
+// instantScreen prints what report has of a profile of one instant if nothing else is asked for:
+// what goroutines did, where, and who has what they wait for.
 func (e *env) instantScreen(in *formats.Input, paths []string, ao report.Options, o formats.Options) error {
 	src, err := in.Source(ao.Stream())
 	if err != nil {
@@ -142,7 +142,8 @@ const instantRows = 12
 // timed are the commands that say how long something took.
 var timed = []string{"why", "leaks", "requests", "html", "diff"}
 
-// instantOnly returns an error if a profile is that of one instant and the command says how long something took.
+// instantOnly returns an error if a profile is that of one instant and the command says how long
+// something took.
 func instantOnly(in *formats.Input, what string) error {
 	if slices.Contains(timed, what) && in.Instant() {
 		return in.Named(errors.New("it is of one instant, and has no times; gotach report, stacks, locks and waits read it"))

@@ -142,9 +142,9 @@ func parseSlice(text string) (slice, error) {
 	return slice{path: text[:at], part: true, since: from, until: to}, nil
 }
 
-// each opens the files of both sides one by one and calls use with the samples of all, while all are open. It does not
-// put the name of a file before the error of use. If a side has several files, those that are damaged or of another kind
-// cause a warning, and in the end an error.
+// each opens the files of both sides one by one and calls use with the samples of all, while all
+// are open. It does not put the name of a file before the error of use. If a side has several
+// files, those that are damaged or of another kind cause a warning, and in the end an error.
 func (e *env) each(what string, sides [2][]slice, o formats.Options, choice selectFlags, use func([2][]*analyze.Samples) error) error {
 	total := len(sides[0]) + len(sides[1])
 	left := 0
@@ -268,7 +268,8 @@ func printDiff(e *env, sides [2][]string, o formats.Options, fl diffFlags) error
 	})
 }
 
-// exceeded returns an error if rows take more than a limit beyond chance. text is the limit as it was given.
+// exceeded returns an error if rows take more than a limit beyond chance. text is the limit as it
+// was given.
 func exceeded(d *diff.Diff, limit float64, text string) error {
 	if d.Per == "request" {
 		limit, text = limit*float64(d.Request[0]), text+" of a request"

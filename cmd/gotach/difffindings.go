@@ -11,7 +11,8 @@ import (
 	"github.com/gotach/profiler/internal/formats"
 )
 
-// comparedFindings are the faults that one side of a diff has and the other one does not. Findings are the same if kind and function are.
+// comparedFindings are the faults that one side of a diff has and the other one does not. Findings
+// are the same if kind and function are.
 type comparedFindings struct {
 	New  []findings.Finding `json:"new_findings"` // nil: not known
 	Gone []findings.Finding `json:"gone_findings"`
@@ -23,8 +24,9 @@ type foundDiff struct {
 	comparedFindings
 }
 
-// compareFindings finds what is wrong on each side. It finds nothing unless both sides have sessions, each side's files are
-// read as a whole, and the time that is chosen is the same for all files of a side.
+// compareFindings finds what is wrong on each side. It finds nothing unless both sides have
+// sessions, each side's files are read as a whole, and the time that is chosen is the same for all
+// files of a side.
 func (e *env) compareFindings(sides [2][]slice, o formats.Options, choice selectFlags) (c comparedFindings, err error) {
 	var found [2][]findings.Finding
 	for i, side := range sides {

@@ -13,7 +13,8 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// amount returns what a row takes as text, without a sign: a time for each request, percent, or a number.
+// amount returns what a row takes as text, without a sign: a time for each request, percent, or a
+// number.
 func amount(d *diff.Diff, r *diff.Row, f float64) string {
 	f = math.Abs(f)
 	switch {

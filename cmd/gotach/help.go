@@ -84,7 +84,8 @@ func setHelp(root *cobra.Command) {
 	})
 }
 
-// paragraphs breaks lines anew, so that none is longer than a width. A line that begins with a space stays as it is.
+// paragraphs breaks lines anew, so that none is longer than a width. A line that begins with a
+// space stays as it is.
 func paragraphs(text string, width int) string {
 	var b strings.Builder
 	at := 0 // columns of the present line

@@ -64,7 +64,8 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 	return nil
 }
 
-// readEach reads files one after the other, each as a profile of its own. Those that a rotation has removed since it warns of.
+// readEach reads files one after the other, each as a profile of its own. Those that a rotation has
+// removed since it warns of.
 func (e *env) readEach(what string, paths []string, o formats.Options, use func(*formats.Input) error) error {
 	some := false
 	if o.From == "" && isCore(paths[0]) {

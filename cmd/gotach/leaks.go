@@ -159,7 +159,8 @@ func leaksTable(name string, l *leaks.Leaks, paint paint, width int) []byte {
 	return b.Bytes()
 }
 
-// groupLines returns where the goroutines of a group wait, what the runtime can prove, and where they were created.
+// groupLines returns where the goroutines of a group wait, what the runtime can prove, and where
+// they were created.
 func groupLines(g *leaks.Group, paint paint, room int) []string {
 	lines := []string{site(paint, g.Function, fileLine(g.File, g.Line), room)}
 	if g.Proven > 0 {
@@ -176,8 +177,8 @@ func groupLines(g *leaks.Group, paint paint, room int) []string {
 	return append(lines, why+paint.dim("created by ")+site(paint, by, baseName(g.CreatedAt), room-len(g.Reason)-len(g.For)-20))
 }
 
-// site returns a function and its place in the source in at most room columns. If there is too little
-// room, the place is left out.
+// site returns a function and its place in the source in at most room columns. If there is too
+// little room, the place is left out.
 func site(paint paint, function, at string, room int) string {
 	function = profile.FuncName(function)
 	at = shortenPlace(at, function, room)
@@ -194,7 +195,8 @@ const sparkWidth = 10
 // sparkline shows a series of numbers in sparkWidth columns.
 func sparkline[T float32 | float64](values []T) string { return sparks(values, sparkWidth) }
 
-// sparks shows a series of numbers in so many columns. What is below zero, as a difference may be by a little, shows as zero.
+// sparks shows a series of numbers in so many columns. What is below zero, as a difference may be
+// by a little, shows as zero.
 func sparks[T float32 | float64](values []T, columns int) string {
 	var b strings.Builder
 	most := T(0)

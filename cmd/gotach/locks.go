@@ -117,7 +117,8 @@ type lockTable struct {
 
 func (t *lockTable) amount(d time.Duration) string { return unitless(d, t.instant) }
 
-// columns returns what stands before a name. What is "" is left out, and times where nothing was measured.
+// columns returns what stands before a name. What is "" is left out, and times where nothing was
+// measured.
 func (t *lockTable) columns(waited, goroutines, waits, longest string) string {
 	if t.instant {
 		return fmt.Sprintf("%10s  ", waited)
@@ -170,7 +171,8 @@ func (t *lockTable) render(name string, l *locks.Locks) []byte {
 // lockColumns is the width of the columns before the name.
 const lockColumns, instantColumns = 39, 14 // the latter of an instant
 
-// indent is the number of columns before a line that says more of a lock. On a narrow terminal it begins below LONGEST.
+// indent is the number of columns before a line that says more of a lock. On a narrow terminal it
+// begins below LONGEST.
 func (t *lockTable) indent() int {
 	if t.instant {
 		return instantColumns

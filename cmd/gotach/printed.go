@@ -12,11 +12,13 @@ import (
 	"unicode/utf8"
 )
 
-// Names of files, functions and labels, flags and answers of servers may have any characters. On a terminal some of them
-// move the cursor, change colours or the order of letters, or make the terminal answer. So all text goes through an output,
-// which lets no such character pass but the colours of paint.
+// Names of files, functions and labels, flags and answers of servers may have any characters. On a
+// terminal some of them move the cursor, change colours or the order of letters, or make the
+// terminal answer. So all text goes through an output, which lets no such character pass but the
+// colours of paint.
 
-// ownColour begins the codes that paint writes. Its number is another one in each process, so no foreign text has it.
+// ownColour begins the codes that paint writes. Its number is another one in each process, so no
+// foreign text has it.
 var ownColour = fmt.Sprintf("\x1b[%d;", rand.Uint64())
 
 // An output is where the command writes text, or JSON.
@@ -98,8 +100,8 @@ func (f *filter) append(b, text []byte) []byte {
 	return b
 }
 
-// oneLine returns text without line breaks and other unprintable characters. It has as many runes as before, and its
-// colours.
+// oneLine returns text without line breaks and other unprintable characters. It has as many runes
+// as before, and its colours.
 func oneLine(text string) string {
 	return string((&filter{colour: ownColour}).append(nil, []byte(text)))
 }
@@ -109,8 +111,8 @@ func drawn(line string) string {
 	return string((&filter{colour: "\x1b["}).append(nil, []byte(line)))
 }
 
-// printf prints text. A string stays in its line, whatever it has. Further lines of an error are indented, so that none of
-// them looks like a message of its own.
+// printf prints text. A string stays in its line, whatever it has. Further lines of an error are
+// indented, so that none of them looks like a message of its own.
 func printf(w io.Writer, format string, args ...any) (int, error) {
 	for i, arg := range args {
 		switch arg := arg.(type) {

@@ -19,8 +19,9 @@ import (
 // childrenEvery is how often new processes are looked for.
 const childrenEvery = 10 * time.Millisecond
 
-// recordChildren records the Go programs that a process runs and starts, and those that they start, until ctx ends: that of the process to out, each of
-// the others to a file of its own beside it. It says how it went. Its error says why there was none.
+// recordChildren records the Go programs that a process runs and starts, and those that they start,
+// until ctx ends: that of the process to out, each of the others to a file of its own beside it. It
+// says how it went. Its error says why there was none.
 func (e *env) recordChildren(ctx context.Context, pid int, out string, o attach.Options) error {
 	c := &children{root: pid, out: out, o: o, known: map[int]bool{}, err: errors.New("no Go program was seen")}
 	for ctx.Err() == nil {
@@ -55,13 +56,15 @@ type children struct {
 	err          error                 // why the first process is not recorded
 }
 
-// image returns what tells one run of a program from the next (proc_pid_auxv(5)): addresses that the kernel chose at random for it.
+// image returns what tells one run of a program from the next (proc_pid_auxv(5)): addresses that
+// the kernel chose at random for it.
 func image(pid int) []byte {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", pid)) // it may have ended
 	return b
 }
 
-// look begins to record processes that have begun to run a program, and those below them. Until then they have the image of their parent, and its memory.
+// look begins to record processes that have begun to run a program, and those below them. Until
+// then they have the image of their parent, and its memory.
 func (c *children) look(ctx context.Context, pids []int, of []byte) {
 	for _, pid := range pids {
 		is := image(pid)

@@ -103,8 +103,8 @@ for a Mutex. convert --slowest makes a pprof profile of the slowest requests.`,
 	return cmd
 }
 
-// requestOptions checks the flags. From those that select samples it takes the label without a value: its values
-// are the requests.
+// requestOptions checks the flags. From those that select samples it takes the label without a
+// value: its values are the requests.
 func requestOptions(cmd, function, slowest string, choice *selectFlags) (o requests.Options, err error) {
 	var labels []string
 	for _, text := range choice.labels {

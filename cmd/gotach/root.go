@@ -104,7 +104,8 @@ Findings in real programs: ` + docs + `cases.md`,
 // kinds are what values of flags are, by their types.
 var kinds = map[string]string{"int": "a whole number", "float64": "a number", "duration": "a time such as 10s or 2m", "bool": "true or false"}
 
-// meant returns an error in a flag: what its value must be, or the names of flags that it was perhaps meant to be.
+// meant returns an error in a flag: what its value must be, or the names of flags that it was
+// perhaps meant to be.
 func meant(cmd *cobra.Command, err error) error {
 	wrong := (*pflag.InvalidValueError)(nil)
 	if errors.As(err, &wrong) {

@@ -22,8 +22,8 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// A screen is what report prints of a session if nothing else is asked for: one screen that says what is worth
-// a look, and what to type next.
+// A screen is what report prints of a session if nothing else is asked for: one screen that says
+// what is worth a look, and what to type next.
 type screen struct {
 	*reportTable
 	files   string // as they can be typed
@@ -48,15 +48,16 @@ var mostScreenRows = screenRows{found: 5, blocked: 7, resting: 3, cpu: 5, locks:
 
 const (
 	statesWidth = 40 // columns of a state over time
-	// screenLines is the number of lines of a screen, if that is possible; quietLines that of a program in which nothing is wrong.
+	// screenLines is the number of lines of a screen, if that is possible; quietLines that of a
+	// program in which nothing is wrong.
 	screenLines = 40
 	quietLines  = 24
 	// fewRequests is the number of requests below which slow ones say little.
 	fewRequests = 20
 )
 
-// fewer returns the rows of a screen with one row less, in the section that has the most to spare. It returns false if
-// none has.
+// fewer returns the rows of a screen with one row less, in the section that has the most to spare.
+// It returns false if none has.
 func (r screenRows) fewer() (screenRows, bool) {
 	for _, x := range []struct {
 		rows  *int

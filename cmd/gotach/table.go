@@ -283,7 +283,8 @@ func (t *reportTable) knowsCPU() bool {
 	return t.group != report.ByRan && (t.p.Metadata != nil || t.r.TotalCPU > 0)
 }
 
-// text writes a sentence of the header, broken between words where it is wider than the terminal. paint may be nil.
+// text writes a sentence of the header, broken between words where it is wider than the terminal.
+// paint may be nil.
 func (t *reportTable) text(paint func(string) string, s string) {
 	lines := []string{s}
 	if utf8.RuneCountInString(s) > t.width {

@@ -197,7 +197,8 @@ func (t *reportTable) place(row *profile.Row, room int) string {
 	return shorten(name, left) + "  " + t.paint.dim(at)
 }
 
-// instant reports whether the profile is that of one instant: its amounts are numbers of goroutines.
+// instant reports whether the profile is that of one instant: its amounts are numbers of
+// goroutines.
 func (t *reportTable) instant() bool {
 	return t.p.Metadata != nil && t.p.Metadata.Session != nil && t.p.Metadata.Session.Instant
 }

@@ -26,7 +26,8 @@ func file(w io.Writer) (f *os.File, ok bool) {
 	return f, ok
 }
 
-// minWidth is the number of columns that a report may take on any terminal. On wide ones names have more room.
+// minWidth is the number of columns that a report may take on any terminal. On wide ones names have
+// more room.
 const minWidth = 80
 
 // unlimited is the width of a report that may have lines of any length.
@@ -63,7 +64,8 @@ var ascii = strings.NewReplacer("█", "#", "▒", "+", "░", "-", "▁", "_", 
 	"…", "~", "–", "-", "µ", "u", "→", ">", "├", "|", "└", "\\", "│", "|", "─", "-",
 	"●", "*", "■", "#", "►", ">", "‖", "|", "←", "<", "↑", "^", "↓", "v")
 
-// unicodeLocale reports whether the locale has Unicode characters. If nothing is set, most terminals do.
+// unicodeLocale reports whether the locale has Unicode characters. If nothing is set, most
+// terminals do.
 func unicodeLocale(getenv func(string) string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := strings.ToLower(getenv(name)); v != "" {

@@ -81,7 +81,8 @@ func cutPrefix(name string) (prefix, function string) {
 	return "", name
 }
 
-// pathEnd returns the index before which slashes belong to a function's import path. Those in type arguments do not.
+// pathEnd returns the index before which slashes belong to a function's import path. Those in type
+// arguments do not.
 func pathEnd(function string) int {
 	if end := strings.IndexAny(function, "[("); end >= 0 {
 		return end
@@ -96,11 +97,12 @@ func least(name string) int {
 	return utf8.RuneCountInString(prefix + name)
 }
 
-// minPlace is the number of columns to which a place in the source is shortened for the name before it.
+// minPlace is the number of columns to which a place in the source is shortened for the name before
+// it.
 const minPlace = 14
 
-// shortenPlace makes a place such as cache_test.go:41 fit beside a name into room columns. It removes the end of the
-// file's name, never the line.
+// shortenPlace makes a place such as cache_test.go:41 fit beside a name into room columns. It
+// removes the end of the file's name, never the line.
 func shortenPlace(at, name string, room int) string {
 	room = max(minPlace, room-2-least(name))
 	line := strings.LastIndexByte(at, ':')

@@ -44,7 +44,8 @@ func (m *topModel) head() []string {
 // factHeight is the number of lines from which on there is room for facts.
 const factHeight = 16
 
-// facts returns a line of what is wrong, and one of what is set apart. The first one is always there, so that the tables do not jump.
+// facts returns a line of what is wrong, and one of what is set apart. The first one is always
+// there, so that the tables do not jump.
 func (m *topModel) facts() []string {
 	if m.height < factHeight {
 		return nil

@@ -38,7 +38,8 @@ func (m *topModel) locks(l *locks.Locks) (string, []string) {
 	return m.paint.bold(head), lines
 }
 
-// lock returns the lines of a lock: where goroutines waited for it, and what those did that held it.
+// lock returns the lines of a lock: where goroutines waited for it, and what those did that held
+// it.
 func (m *topModel) lock(x *locks.Lock, tick time.Duration) (lines []string) {
 	const indent = lockIndent
 	kind := x.Kind

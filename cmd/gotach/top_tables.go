@@ -18,7 +18,8 @@ func (m *topModel) place(r *profile.Report, row *profile.Row, room int) string {
 	return t.place(row, room)
 }
 
-// narrow reports whether the terminal has few columns, so that tables have only the most important ones.
+// narrow reports whether the terminal has few columns, so that tables have only the most important
+// ones.
 func (m *topModel) narrow() bool { return m.width < 100 }
 
 // trendWidth is the number of columns of a trend.

@@ -15,8 +15,8 @@ import (
 // mostWatched bounds the temporary file of a program that is watched from outside.
 const mostWatched = 24 * time.Hour
 
-// watchProcess watches the file that a process writes. If it writes none, it is recorded from outside to a temporary file for as long
-// as it is watched.
+// watchProcess watches the file that a process writes. If it writes none, it is recorded from
+// outside to a temporary file for as long as it is watched.
 func watchProcess(ctx context.Context, pid int) (*top.Watch, error) {
 	w, none := top.Process(pid)
 	if !errors.Is(none, top.ErrNoProfile) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// functions returns the expression for the functions that a text names: those with this name, or with this name
-// in any package, else those that match it as a regular expression.
+// functions returns the expression for the functions that a text names: those with this name, or
+// with this name in any package, else those that match it as a regular expression.
 func functions(p *profile.Profile, text string) (*regexp.Regexp, error) {
 	exact, err := compile("callers", `(^|[/.])`+regexp.QuoteMeta(text)+`$`)
 	if err != nil {
@@ -91,8 +91,8 @@ func (t *treeTable) nodes(list []*profile.Node, columns int, before, below strin
 	}
 }
 
-// way returns the functions on a way in at most room columns, as many as there is room for, and the place of
-// the last one that is the program's own.
+// way returns the functions on a way in at most room columns, as many as there is room for, and the
+// place of the last one that is the program's own.
 func (t *treeTable) way(way []*profile.Node, room int) string {
 	at := ""
 	own := make([]bool, len(way))

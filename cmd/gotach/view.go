@@ -71,7 +71,8 @@ func view(e *env, v *viewed, po page.Options, open bool) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	// One reading takes up to 200 MB, another one may wait half-way. Without these limits there is twice as much.
+	// One reading takes up to 200 MB, another one may wait half-way. Without these limits there is
+	// twice as much.
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(350 << 20)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

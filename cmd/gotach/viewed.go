@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// largeFiles is the size of profiles from which a page begins with some of the files, in bytes. A
-	// reading of so much takes a few seconds.
+	// largeFiles is the size of profiles from which a page begins with some of the files, in bytes.
+	// A reading of so much takes a few seconds.
 	largeFiles = 64 << 20
 	// sketchFiles is how much of them is read first.
 	sketchFiles = 24 << 20
@@ -49,7 +49,8 @@ type fileTime struct {
 	unknown  bool  // it cannot be read
 }
 
-// files returns the files of a side. A folder stands for the regular .tach files in it, if there are any.
+// files returns the files of a side. A folder stands for the regular .tach files in it, if there
+// are any.
 func (v *viewed) files(side []string) (list []string) {
 	for _, path := range side {
 		entries, _ := os.ReadDir(path)
@@ -103,8 +104,9 @@ func (v *viewed) version() string {
 	return b.String()
 }
 
-// stamp returns the size and the time of a file and of its journal, and the beginning of the journal. Each sample changes that, but
-// because it is mapped into memory, not the time of the file.
+// stamp returns the size and the time of a file and of its journal, and the beginning of the
+// journal. Each sample changes that, but because it is mapped into memory, not the time of the
+// file.
 func stamp(path string) string {
 	var b strings.Builder
 	for _, path := range []string{path, path + ".journal"} {
@@ -168,9 +170,9 @@ func (v *viewed) open(ctx context.Context, r page.Request) (_ *page.Opened, err 
 	return out, nil
 }
 
-// timed returns the files of a side that have samples of a span, in order of time, and their size in bytes. It may
-// return more files: a sample may stand for time that began in an earlier file. If the time of a file is unknown, it
-// returns all.
+// timed returns the files of a side that have samples of a span, in order of time, and their size
+// in bytes. It may return more files: a sample may stand for time that began in an earlier file. If
+// the time of a file is unknown, it returns all.
 func (v *viewed) timed(side []string, span page.Span) (list []fileTime, size int64) {
 	unknown := false
 	for _, path := range v.files(side) {
@@ -236,8 +238,8 @@ func (v *viewed) time(path string) fileTime {
 	return x
 }
 
-// sketch returns some files that are spread over the time, with the first and the last one. Their size is about most
-// bytes.
+// sketch returns some files that are spread over the time, with the first and the last one. Their
+// size is about most bytes.
 func sketch(list []fileTime, size, most int64) []fileTime {
 	n := max(2, int(float64(len(list))*float64(most)/float64(max(1, size))))
 	if n >= len(list) {

@@ -91,8 +91,8 @@ They select what stands at the left. What is below it can be any goroutine.`,
 	return cmd
 }
 
-// whoseWaits returns the goroutine or function among the arguments, and the files. It is the first one,
-// or the last one if only the others are names of files.
+// whoseWaits returns the goroutine or function among the arguments, and the files. It is the first
+// one, or the last one if only the others are names of files.
 func whoseWaits(args []string) (who string, files []string) {
 	last := len(args) - 1
 	if exists(args[0]) && !exists(args[last]) {
@@ -149,8 +149,8 @@ func (t *waitTable) render(name, who string, w *locks.Waits) []byte {
 	return t.b.Bytes()
 }
 
-// mostWaitNodes is the number of lines below a line that are shown. None has less than a hundredth of
-// the time.
+// mostWaitNodes is the number of lines below a line that are shown. None has less than a hundredth
+// of the time.
 const mostWaitNodes = 5
 
 func (t *waitTable) nodes(list []locks.WaitNode, depth int) {

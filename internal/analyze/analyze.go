@@ -1,6 +1,7 @@
-// Package analyze has what the rooms below it share, which answer questions from the samples of a profile: which groups of goroutines
-// leak, what changed between two runs, why some requests are slow. An analysis takes the samples one by one ([Samples]) and
-// keeps only sums, so that its memory does not grow with the number of samples. It prints nothing. Command, page and top call
+// Package analyze has what the rooms below it share, which answer questions from the samples of a
+// profile: which groups of goroutines leak, what changed between two runs, why some requests are
+// slow. An analysis takes the samples one by one ([Samples]) and keeps only sums, so that its
+// memory does not grow with the number of samples. It prints nothing. Command, page and top call
 // it, and show what it returns.
 //
 // # Rooms

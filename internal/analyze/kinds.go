@@ -13,7 +13,8 @@ type requestKind struct {
 	Function *regexp.Regexp
 }
 
-// RequestKinds are the functions whose invocations are requests if nothing else is said. The outermost one in a stack counts.
+// RequestKinds are the functions whose invocations are requests if nothing else is said. The
+// outermost one in a stack counts.
 var RequestKinds = [KindCount]requestKind{
 	KindHTTP: {"HTTP", "HTTP handlers (ServeHTTP)", regexp.MustCompile(`\.ServeHTTP$`)},
 	KindGRPC: {"gRPC", "gRPC handlers", regexp.MustCompile(`^google\.golang\.org/grpc\.\(\*Server\)\.process(Unary|Streaming|)RPC$`)},
@@ -34,7 +35,8 @@ const (
 	KindCount
 )
 
-// RequestKind returns the kind of requests that invocations of a function are. It reports false if they are none.
+// RequestKind returns the kind of requests that invocations of a function are. It reports false if
+// they are none.
 func RequestKind(function string) (kind uint8, ok bool) {
 	for i := range RequestKinds {
 		if RequestKinds[i].Function.MatchString(function) {
@@ -44,9 +46,10 @@ func RequestKind(function string) (kind uint8, ok bool) {
 	return 0, false
 }
 
-// BackgroundRead starts the goroutine that reads from a connection of net/http while a handler runs. The package
-// serves the requests of an HTTP/1 connection on one goroutine, one after the other, and between two of them there is often no sample.
-// But each has such a goroutine, and a later one belongs to a later request.
+// BackgroundRead starts the goroutine that reads from a connection of net/http while a handler
+// runs. The package serves the requests of an HTTP/1 connection on one goroutine, one after the
+// other, and between two of them there is often no sample. But each has such a goroutine, and a
+// later one belongs to a later request.
 const BackgroundRead = "net/http.(*connReader).startBackgroundRead"
 
 // The kinds of samples that have rows of their own.
@@ -69,13 +72,15 @@ func StateOf(s tachyon.Status) int {
 	return Waiting
 }
 
-// Closure matches the end of the name of a function literal, of the body of a range-over-func loop, or
-// of a wrapper that the compiler makes.
+// Closure matches the end of the name of a function literal, of the body of a range-over-func loop,
+// or of a wrapper that the compiler makes.
 var Closure = regexp.MustCompile(`(-range\d+|\.func\d+|\.gowrap\d+|\.deferwrap\d+)(-range\d+|\.func\d+|\.gowrap\d+|\.deferwrap\d+|\.\d+)*$`)
 
 var (
-	// Elsewhere are HTTP handlers whose requests are handled by goroutines, and have rows, of their own.
+	// Elsewhere are HTTP handlers whose requests are handled by goroutines, and have rows, of their
+	// own.
 	Elsewhere = map[string]bool{"google.golang.org/grpc.(*Server).ServeHTTP": true, "net/http.(*timeoutHandler).ServeHTTP": true}
-	// DebugHandler are handlers that look at the program itself. What it counts with expvar and traces is its own work.
+	// DebugHandler are handlers that look at the program itself. What it counts with expvar and
+	// traces is its own work.
 	DebugHandler = regexp.MustCompile(`^(net/http/pprof|github\.com/felixge/fgprof|github\.com/gotach/profiler/httpprof(/ui)?)\.|^expvar\.expvarHandler$|^golang\.org/x/net/trace\.(Traces|Events|Render)`)
 )

@@ -31,8 +31,8 @@ func (l *PartList[T]) All() iter.Seq[*T] {
 	}
 }
 
-// At returns the element i of a list that has what is known of n things, such as stacks, whose number grows. It stays valid until the list
-// grows again.
+// At returns the element i of a list that has what is known of n things, such as stacks, whose
+// number grows. It stays valid until the list grows again.
 func At[T any](list *[]T, i uint32, n int) *T {
 	if int(i) >= len(*list) {
 		*list = append(*list, make([]T, n-len(*list))...)

@@ -27,16 +27,16 @@ type Samples struct {
 	code []profile.Code // by frame
 }
 
-// NewSamples returns the samples of a source, for one analysis. The name is for errors. If the source selects
-// samples, its option Unselected must be set: to know when a wait ends or who holds a lock, an analysis has to
-// see the others too.
+// NewSamples returns the samples of a source, for one analysis. The name is for errors. If the
+// source selects samples, its option Unselected must be set: to know when a wait ends or who holds
+// a lock, an analysis has to see the others too.
 func NewSamples(name string, src *stream.Source) *Samples {
 	h := src.Header()
 	return &Samples{Name: name, Source: src, Start: h.Start, tick: max(1, h.Interval), Until: src.Limit()}
 }
 
-// Tolerate says that the samples of a damaged profile count up to the damage, instead of none. tell is called once with
-// the error.
+// Tolerate says that the samples of a damaged profile count up to the damage, instead of none. tell
+// is called once with the error.
 func (s *Samples) Tolerate(tell func(error)) { s.damaged = tell }
 
 // ErrNoCreators says that the caller forgot stream.Options.Creators.
@@ -91,11 +91,12 @@ func (s *Samples) Leaf(stack uint32) *tachyon.Frame {
 	return &s.Source.Frames()[s.Source.Stacks()[stack].Frame]
 }
 
-// ProgramFrame returns the innermost frame of a stack that is the program's own code. If there is none, it is the
-// innermost one with the greatest profile.Code; nil if no frame is a function.
+// ProgramFrame returns the innermost frame of a stack that is the program's own code. If there is
+// none, it is the innermost one with the greatest profile.Code; nil if no frame is a function.
 func (s *Samples) ProgramFrame(stack uint32) *tachyon.Frame { return s.ProgramFrameAbove(stack, 0) }
 
-// ProgramFrameAbove is ProgramFrame for the frames above another stack, which must be one of the callers.
+// ProgramFrameAbove is ProgramFrame for the frames above another stack, which must be one of the
+// callers.
 func (s *Samples) ProgramFrameAbove(stack, below uint32) *tachyon.Frame {
 	best, found := profile.WaitFrame, (*tachyon.Frame)(nil)
 	for at := stack; at != below && at != 0 && best < profile.ProgramCode; at = s.Caller(at) {
@@ -136,8 +137,8 @@ type Sample struct {
 // Begin returns the time at which the time begins for which a sample stands.
 func (s *Sample) Begin() uint64 { return s.At - min(s.At, uint64(s.Wall.Microseconds())) }
 
-// All yields the samples. The samples of a goroutine are in order of time. Time without samples is left
-// out.
+// All yields the samples. The samples of a goroutine are in order of time. Time without samples is
+// left out.
 func (s *Samples) All() iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
 		var out Sample

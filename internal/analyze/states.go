@@ -8,9 +8,9 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// States have a T for each goroutine. From one file to the next only those are kept that keep says, and
-// only for maxFiles files in which the goroutine has no sample. keep must not say so of the zero T. There may be
-// very many goroutines, so a T should be small and have no pointers.
+// States have a T for each goroutine. From one file to the next only those are kept that keep says,
+// and only for maxFiles files in which the goroutine has no sample. keep must not say so of the
+// zero T. There may be very many goroutines, so a T should be small and have no pointers.
 type States[T any] struct {
 	src     *stream.Source
 	keep    func(*T) bool
@@ -25,8 +25,8 @@ func NewStates[T any](src *stream.Source, keep func(*T) bool) States[T] {
 	return States[T]{src: src, keep: keep}
 }
 
-// slotsPart is the number of slots that are allocated together. A slice that grows would need twice the memory, and
-// be copied.
+// slotsPart is the number of slots that are allocated together. A slice that grows would need twice
+// the memory, and be copied.
 const slotsPart = 1 << 12
 
 const maxFiles = 3

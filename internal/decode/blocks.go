@@ -22,7 +22,8 @@ type Block struct {
 	CRC     uint32 // of the stored bytes
 }
 
-// CutBlock decodes the header of the block at the start of b, which is wire.BlockHeader bytes long at least.
+// CutBlock decodes the header of the block at the start of b, which is wire.BlockHeader bytes long
+// at least.
 func CutBlock(b []byte) Block {
 	le := binary.LittleEndian
 	return Block{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:])}
@@ -37,8 +38,8 @@ type Blocks struct {
 	b []byte
 }
 
-// Decode returns the records of a block, given its header and its stored bytes. They are valid until
-// the next call.
+// Decode returns the records of a block, given its header and its stored bytes. They are valid
+// until the next call.
 func (d *Blocks) Decode(h Block, stored []byte) ([]byte, error) {
 	switch {
 	case h.Records > maxBlock:

@@ -1,5 +1,6 @@
-// Package decode reads the parts of a Tachyon file that package wire encodes, and that more than one package needs: header and
-// footer, the statistics, and the blocks and records of the record section.
+// Package decode reads the parts of a Tachyon file that package wire encodes, and that more than
+// one package needs: header and footer, the statistics, and the blocks and records of the record
+// section.
 package decode
 
 import (

@@ -20,9 +20,9 @@ type Record struct {
 
 var errShortRecord = errors.New("truncated record")
 
-// Records calls yield with the records of a block that it knows. The caller must not
-// change b. It may keep all of a record but Record.Goroutine. With an error, at is the offset of the
-// record in b.
+// Records calls yield with the records of a block that it knows. The caller must not change b. It
+// may keep all of a record but Record.Goroutine. With an error, at is the offset of the record in
+// b.
 func Records(b []byte, yield func(Record) error) (at int, err error) {
 	var d recordDecoder
 	return eachRecord(b, func(content []byte) error {
@@ -52,8 +52,8 @@ func Weights(b []byte, yield func(id, weight uint64) error) (at int, err error) 
 	})
 }
 
-// Progress calls yield with each record of progress in a block, as JSON, which is part of b. It returns as
-// Records does.
+// Progress calls yield with each record of progress in a block, as JSON, which is part of b. It
+// returns as Records does.
 func Progress(b []byte, yield func([]byte) error) (at int, err error) {
 	return decodeOnly(b, wire.RecordProgress, yield)
 }
@@ -63,8 +63,8 @@ func Objects(b []byte, yield func([]byte) error) (at int, err error) {
 	return decodeOnly(b, wire.RecordObject, yield)
 }
 
-// Stops calls yield with each record of stops in a block, which is valid until the next one. It returns as
-// Records does.
+// Stops calls yield with each record of stops in a block, which is valid until the next one. It
+// returns as Records does.
 func Stops(b []byte, yield func(*tachyon.Stops) error) (at int, err error) {
 	var d recordDecoder
 	return decodeOnly(b, wire.RecordStops, func(content []byte) error {
@@ -92,7 +92,8 @@ func Whole(b []byte) int {
 	return at
 }
 
-// eachRecord calls f with kind and content of each record. With an error, at is the offset of the record in b.
+// eachRecord calls f with kind and content of each record. With an error, at is the offset of the
+// record in b.
 func eachRecord(b []byte, f func(content []byte) error) (at int, err error) {
 	for at < len(b) {
 		content, n := cutRecord(b[at:])

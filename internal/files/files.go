@@ -1,5 +1,5 @@
-// Package files opens files that others may have written or named. A name may stand for a pipe, a device or a
-// folder: opening a pipe waits for another program, and reading a device may never end.
+// Package files opens files that others may have written or named. A name may stand for a pipe, a
+// device or a folder: opening a pipe waits for another program, and reading a device may never end.
 package files
 
 import (

@@ -16,18 +16,20 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// maxExcerpt is the most bytes of files that Excerpt reads. Files have no index, so each is read from
-// its start. 64 MB are some ten million samples, which take a second or two.
+// maxExcerpt is the most bytes of files that Excerpt reads. Files have no index, so each is read
+// from its start. 64 MB are some ten million samples, which take a second or two.
 const maxExcerpt = 64 << 20
 
 // ErrNoPast is the error of [Excerpt] if the files do not have that time, or have too much.
 var ErrNoPast = errors.New("not available")
 
-// Excerpt writes the samples after the time from to a new Tachyon file at path. files are those of one
-// session, the oldest first. The last one may be unfinished, and its writer running. The excerpt has
-// the creators, labels and objects of its goroutines. Statistics of the session are left out.
+// Excerpt writes the samples after the time from to a new Tachyon file at path. files are those of
+// one session, the oldest first. The last one may be unfinished, and its writer running. The
+// excerpt has the creators, labels and objects of its goroutines. Statistics of the session are
+// left out.
 //
-// The error wraps [ErrNoPast] if the files begin later, or if those that are needed have more than 64 MB.
+// The error wraps [ErrNoPast] if the files begin later, or if those that are needed have more than
+// 64 MB.
 func Excerpt(ctx context.Context, path string, files []string, from time.Time) error {
 	e := newExcerpt(ctx, from)
 	defer e.close()
@@ -175,8 +177,8 @@ func (e *excerpt) add(r *reader.Reader) error {
 	return nil
 }
 
-// addStops adds how often goroutines stopped, of times that are wholly in the excerpt. One without goroutines says where the first
-// of these begins, and that of the time before nothing is known.
+// addStops adds how often goroutines stopped, of times that are wholly in the excerpt. One without
+// goroutines says where the first of these begins, and that of the time before nothing is known.
 func (e *excerpt) addStops(r *reader.Reader) error {
 	from := r.Header().Start
 	for s, err := range r.Stops() {
@@ -240,8 +242,8 @@ func (e *excerpt) write(s *tachyon.Sample) error {
 	return e.w.Write(s)
 }
 
-// goroutine adds a part of what a file knows about a goroutine. start is the file's start. fresh has
-// the goroutines of which there were parts in this file.
+// goroutine adds a part of what a file knows about a goroutine. start is the file's start. fresh
+// has the goroutines of which there were parts in this file.
 func (e *excerpt) goroutine(g *tachyon.Goroutine, start uint64, fresh map[uint64]bool) error {
 	t := e.threads[threadKey{g.ID, tachyon.User}]
 	if t == nil {
@@ -334,9 +336,10 @@ func (e *excerpt) finish() error {
 	return errors.Join(err, e.w.AddMetadata(tachyon.KindSession, &s))
 }
 
-// Pace returns a function for work inside a service, which calls it after each small piece. It sleeps for half of the time. Otherwise a
-// conversion computes for a whole time slice, 10 ms, again and again: with few cores the service's requests wait for its end, as they do
-// beside any handler that computes. A measurement in httpprof has the figures.
+// Pace returns a function for work inside a service, which calls it after each small piece. It
+// sleeps for half of the time. Otherwise a conversion computes for a whole time slice, 10 ms, again
+// and again: with few cores the service's requests wait for its end, as they do beside any handler
+// that computes. A measurement in httpprof has the figures.
 func Pace() func() {
 	const least, most = 200 * time.Microsecond, 10 * time.Millisecond
 	begin := time.Now()

@@ -16,7 +16,8 @@
 //   - sums.go, pgo.go, viewers.go: formats that are written of sums, of CPU time, and of runs
 //   - input.go, join.go, source.go: opened profiles, many as one, and what formats read from
 //   - convert.go, replace.go: what formats write to
-//   - excerpt.go: the samples of a time out of the files of a running session, without work for long at a time
+//   - excerpt.go: the samples of a time out of the files of a running session, without work for
+//     long at a time
 //   - info.go, usage.go: what gotach info prints
 package formats
 
@@ -83,9 +84,9 @@ func init() { // a function, since formats use the table themselves
 // All returns the table. It must not be changed.
 func All() []*Format { return table }
 
-// Add adds a format to the end of the table, which gotach only writes. The command adds formats in this way whose
-// packages it alone links. Sniff reports whether a file is of the format, given its first bytes. Write writes a
-// profile into a directory. Only init functions may call Add.
+// Add adds a format to the end of the table, which gotach only writes. The command adds formats in
+// this way whose packages it alone links. Sniff reports whether a file is of the format, given its
+// first bytes. Write writes a profile into a directory. Only init functions may call Add.
 func Add(f *Format, sniff func(head []byte) bool, write func(dir string, in *Input) error) {
 	f.sniff = sniff
 	f.write = func(t *target, in *Input, _ *Options) error { return write(t.Dir, in) }
@@ -169,8 +170,8 @@ type Options struct {
 	From  string    // name of the input's format; "": found out
 	Stdin io.Reader // what OpenAll reads for the path -; nil: - is a file's name
 
-	// Select says which samples of the input count; nil: all. Formats that keep every sample cannot be
-	// written then.
+	// Select says which samples of the input count; nil: all. Formats that keep every sample cannot
+	// be written then.
 	Select *stream.Selection
 
 	Uncompressed bool   // tach, cpython315, nytprof, firefox: write without compression
@@ -184,11 +185,13 @@ type Options struct {
 	Executable   string // pprof with CPU: the program, for the lines where functions begin; "": where it was
 	Prefix       bool   // nytprof: read what a truncated file has; see Input.CutOff
 
-	// Source returns a source file for nytprof, given all frames that are in it, nil to leave it out. If Source is nil, all are.
+	// Source returns a source file for nytprof, given all frames that are in it, nil to leave it
+	// out. If Source is nil, all are.
 	Source func(file string, in []profile.Frame) []byte
 
-	// Damaged, if not nil, is called once for each of several files that cannot be read, or of which only the begin can.
-	// The others are read, if there are any. A file that does not exist is an error all the same, unless a rotation has removed it.
+	// Damaged, if not nil, is called once for each of several files that cannot be read, or of
+	// which only the begin can. The others are read, if there are any. A file that does not exist
+	// is an error all the same, unless a rotation has removed it.
 	Damaged func(error)
 	Many    bool // OpenAll: there are very many files together with those of other calls
 	Samples bool // files without samples count as damaged

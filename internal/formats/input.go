@@ -208,7 +208,8 @@ func (in *Input) selection() *stream.Selection {
 	return in.options.Select
 }
 
-// all returns every sample, also those that stand for no time. It is an error if the format has only sums.
+// all returns every sample, also those that stand for no time. It is an error if the format has
+// only sums.
 func (in *Input) all() (*stream.Source, error) {
 	if in.HasSamples() && in.selection() != nil {
 		return nil, errors.New("this needs all samples, not a selection")

@@ -18,12 +18,12 @@ import (
 // Join makes one profile of many, such as the files of a session that was rotated.
 // It owns the inputs from then on and closes them.
 //
-// If all inputs keep their samples, the result does too. The files follow each other
-// in the order of their start times. A file whose clock is not the wall clock follows
-// the file before it. Equal ids in files of one process are one goroutine. Processes
-// never share a goroutine: the ids of the second process are raised by 10^12, those of the third by twice that.
-// If files of a session are missing, its goroutines were in "[not recorded]" during
-// that time. If any input has only sums, the result is the sum of all.
+// If all inputs keep their samples, the result does too. The files follow each other in the order
+// of their start times. A file whose clock is not the wall clock follows the file before it. Equal
+// ids in files of one process are one goroutine. Processes never share a goroutine: the ids of the
+// second process are raised by 10^12, those of the third by twice that. If files of a session are
+// missing, its goroutines were in "[not recorded]" during that time. If any input has only sums,
+// the result is the sum of all.
 func Join(list []*Input, o Options) *Input {
 	if len(list) == 1 {
 		return list[0]
@@ -210,8 +210,9 @@ func OpenAll(paths []string, o Options) (*Input, error) {
 	return Join(list, o), nil
 }
 
-// Gone returns a warning if a file cannot be opened because a rotation has removed it since its name was found: it is not there,
-// and its name is that of another one in the list but for a number. Otherwise it returns nil.
+// Gone returns a warning if a file cannot be opened because a rotation has removed it since its
+// name was found: it is not there, and its name is that of another one in the list but for a
+// number. Otherwise it returns nil.
 func Gone(path string, paths []string, err error) error {
 	name, number := unnumbered(path)
 	if !number || !errors.Is(err, fs.ErrNotExist) {
@@ -225,7 +226,8 @@ func Gone(path string, paths []string, err error) error {
 	return nil
 }
 
-// unnumbered returns the path without the number that rotation puts before the extension: app.tach for app.12.tach.
+// unnumbered returns the path without the number that rotation puts before the extension: app.tach
+// for app.12.tach.
 func unnumbered(path string) (before string, number bool) {
 	ext := filepath.Ext(path)
 	before = strings.TrimSuffix(path, ext)

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nameless returns a file in a folder that has no name yet, so that nothing is left of it if the process is killed. It is nil if the
-// file system has no such files. The function gives it a name that does not exist.
+// nameless returns a file in a folder that has no name yet, so that nothing is left of it if the
+// process is killed. It is nil if the file system has no such files. The function gives it a name
+// that does not exist.
 func nameless(dir string) (*os.File, func(name string) error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {

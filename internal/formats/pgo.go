@@ -9,8 +9,8 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// writeCPU writes a CPU profile, for go tool pprof and for go build -pgo. The latter needs to know where
-// functions begin. If the profile does not say it, the executable does.
+// writeCPU writes a CPU profile, for go tool pprof and for go build -pgo. The latter needs to know
+// where functions begin. If the profile does not say it, the executable does.
 func writeCPU(t *target, in *Input, o *Options) error {
 	p, err := in.sums(profile.Detail{})
 	if err != nil {
@@ -43,8 +43,8 @@ func writeCPU(t *target, in *Input, o *Options) error {
 	return pprof.WriteCPU(t.W, &out)
 }
 
-// startLines returns for each frame the line where its function begins, from the executable at a path or, if
-// that is "", where it was.
+// startLines returns for each frame the line where its function begins, from the executable at a
+// path or, if that is "", where it was.
 func startLines(p *profile.Profile, path string) ([]int32, error) {
 	id := ""
 	if path == "" {

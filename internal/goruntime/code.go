@@ -16,8 +16,8 @@ type Code struct {
 	funcs          uintptr // number of functions in ftab
 }
 
-// CodeAt returns code of another process, given the bounds that it has there, and its tables in memory of this process, which must stay there.
-// The list of functions is at the begin of pclntab.
+// CodeAt returns code of another process, given the bounds that it has there, and its tables in
+// memory of this process, which must stay there. The list of functions is at the begin of pclntab.
 func CodeAt(text, etext uintptr, pctab, pclntab Span, funcs uintptr) Code {
 	return Code{text, etext, pctab, pclntab, pclntab.Lo, funcs}
 }
@@ -51,8 +51,9 @@ func (c *Code) Find(l *Offsets, pc uintptr) (f, entry uintptr) {
 	return f, entry
 }
 
-// InlineTree returns where the tree of calls begins that are inlined into the function whose runtime._func is at f, in bytes from the module's gofunc, and the
-// table of values that has indices in it. ok is false if there are none.
+// InlineTree returns where the tree of calls begins that are inlined into the function whose
+// runtime._func is at f, in bytes from the module's gofunc, and the table of values that has
+// indices in it. ok is false if there are none.
 func (c *Code) InlineTree(l *Offsets, f uintptr) (tree uintptr, indices uint32, ok bool) {
 	const pcdataInlTree, funcdataInlTree = 2, 3 // abi.PCDATA_InlTreeIndex, abi.FUNCDATA_InlTree
 	tables, n := f+l.FuncNFuncData+1, uintptr(mem.Load32(f+l.FuncNPCData))

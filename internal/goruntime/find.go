@@ -149,8 +149,8 @@ func FindAllp(variables []Span, l *Layout, over func(doing string) error) (Slice
 	}
 }
 
-// counts reports whether the slice has as many elements as there are Ps. The program may change their number between the
-// two readings, so it tries often.
+// counts reports whether the slice has as many elements as there are Ps. The program may change
+// their number between the two readings, so it tries often.
 func (a SliceAt) counts() bool {
 	for range 100 {
 		if _, n, _ := a.Header(); int(n) == runtime.GOMAXPROCS(0) {

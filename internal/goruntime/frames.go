@@ -4,9 +4,9 @@ package goruntime
 
 import "github.com/gotach/profiler/internal/mem"
 
-// Walks along frame pointers. Stack memory is never unmapped while the program runs, and a walk checks that each
-// frame pointer is within its bounds. So the worst that it can read is a stale word. hi is above lo and far from 0, so the
-// comparisons do not overflow.
+// Walks along frame pointers. Stack memory is never unmapped while the program runs, and a walk
+// checks that each frame pointer is within its bounds. So the worst that it can read is a stale
+// word. hi is above lo and far from 0, so the comparisons do not overflow.
 
 // MaxDepth is the number of frames of a stack that are read, the innermost ones.
 const MaxDepth = 256
@@ -78,8 +78,8 @@ func Lost(v *View, sp, bp, hi uintptr) bool {
 	return !v.IsCode(mem.Load64(bp + 8))
 }
 
-// UnwindAll appends the PCs of a stack to the n at dst, by the tables alone. While the runtime copies a stack, frame
-// pointers may still be those of the old one. It returns the number of PCs.
+// UnwindAll appends the PCs of a stack to the n at dst, by the tables alone. While the runtime
+// copies a stack, frame pointers may still be those of the old one. It returns the number of PCs.
 //
 //go:nosplit
 //go:norace

@@ -20,7 +20,8 @@ import (
 // tables that it points to. Stripped programs have them too, and they never change. All reads
 // stay within the bounds in moduledata, whatever the tables contain.
 //
-// Only ordinary goroutines use a FuncTable: Start makes it, the drain uses it. The handler uses the View (Publish).
+// Only ordinary goroutines use a FuncTable: Start makes it, the drain uses it. The handler uses the
+// View (Publish).
 type FuncTable struct {
 	L       *Layout
 	Modules []module // in the order of the runtime's list
@@ -28,7 +29,8 @@ type FuncTable struct {
 	last    uintptr  // moduledata of the last module
 }
 
-// A module is one runtime.moduledata: the program, a plugin, or code that the program has generated.
+// A module is one runtime.moduledata: the program, a plugin, or code that the program has
+// generated.
 type module struct {
 	Code
 	gofunc    uintptr
@@ -62,8 +64,9 @@ func FindFuncTable(img *Image, l *Layout, ours ...uintptr) (*FuncTable, error) {
 	return nil, errors.New("the program's function tables were not found")
 }
 
-// follow adds the module at an address and those after it in the runtime's list. A program can add modules
-// for code that it generates, and leave out parts of them. So they are read as memory that may be unmapped.
+// follow adds the module at an address and those after it in the runtime's list. A program can add
+// modules for code that it generates, and leave out parts of them. So they are read as memory that
+// may be unmapped.
 func (t *FuncTable) follow(at uintptr) {
 	l := t.L
 	word := func(at uintptr) uintptr { return uintptr(mem.ReadWord(at)) }
@@ -113,9 +116,10 @@ func (t *FuncTable) Grow() bool {
 	return len(t.Modules) > known
 }
 
-// Publish makes the modules known to the handler. The View has two sorted lists of indices: handlers use one, and Publish
-// writes the other and then makes it the one to use. A handler that has stood still since the Publish before this one may still
-// use the list that is written. It finds a wrong module or none: moduleOf returns a module only if that contains the address.
+// Publish makes the modules known to the handler. The View has two sorted lists of indices:
+// handlers use one, and Publish writes the other and then makes it the one to use. A handler that
+// has stood still since the Publish before this one may still use the list that is written. It
+// finds a wrong module or none: moduleOf returns a module only if that contains the address.
 func (t *FuncTable) Publish(v *View) {
 	v.Program = t.Modules[0].Code
 	for i := v.Modules; i < uint64(len(t.Modules)); i++ {
@@ -158,8 +162,8 @@ func (t *FuncTable) check(ours []uintptr) error {
 	return nil
 }
 
-// CheckInlining returns an error if Expand does not find the inlined calls in pcs, a result of runtime.Callers, which has
-// them all.
+// CheckInlining returns an error if Expand does not find the inlined calls in pcs, a result of
+// runtime.Callers, which has them all.
 func (t *FuncTable) CheckInlining(pcs []uintptr) error {
 	for len(pcs) > 0 {
 		got := t.Expand(nil, pcs[0])

@@ -7,9 +7,10 @@ import (
 
 //go:generate go run ./gen -o layout_gen.go go1.25.3 go1.26.8 go1.27.0
 
-// A Layout has the offsets of the fields that the profiler reads in the runtime of one Go
-// version, and the names of its wait reasons. Durable and System are sets: bit n is that of Reasons[n]. The offsets come from DWARF, the names from the
-// runtime's source (see gen). The self-check at Start makes sure that they are right.
+// A Layout has the offsets of the fields that the profiler reads in the runtime of one Go version,
+// and the names of its wait reasons. Durable and System are sets: bit n is that of Reasons[n]. The
+// offsets come from DWARF, the names from the runtime's source (see gen). The self-check at Start
+// makes sure that they are right.
 type Layout struct {
 	Offsets
 	Reasons []string // by their numbers
@@ -44,8 +45,8 @@ func (l *Layout) Insert(after string, reasons ...string) {
 	l.Reasons = append(l.Reasons[:i:i], append(reasons, l.Reasons[i:]...)...)
 }
 
-// Offsets are in bytes. They are those of fields in runtime.g, m, p, sudog, hchan and pollDesc, and,
-// for the function tables, in runtime.moduledata, runtime._func and runtime.inlinedCall.
+// Offsets are in bytes. They are those of fields in runtime.g, m, p, sudog, hchan and pollDesc,
+// and, for the function tables, in runtime.moduledata, runtime._func and runtime.inlinedCall.
 type Offsets struct {
 	GStackLo, GStackHi                 uintptr
 	GM                                 uintptr

@@ -4,12 +4,14 @@ package goruntime
 
 import "github.com/gotach/profiler/internal/mem"
 
-// ReadLeaf says where the return address of the function is that was interrupted at pc. delta is the distance from SP to
-// the return address, by the tables (FuncTable.SPDelta). A function with a frame starts with PUSHQ BP and
+// ReadLeaf says where the return address of the function is that was interrupted at pc. delta is
+// the distance from SP to the return address, by the tables (FuncTable.SPDelta). A function with a
+// frame starts with PUSHQ BP and
 //
 //	48 89 e5  MOVQ SP, BP
 //
-// Before that MOVQ, BP is still the caller's: the chain of frame pointers does not have the function's return address.
+// Before that MOVQ, BP is still the caller's: the chain of frame pointers does not have the
+// function's return address.
 func ReadLeaf(pc uintptr, delta int32) LeafState {
 	switch {
 	case delta == 0:
@@ -37,9 +39,9 @@ func afterCall(addr uintptr) bool {
 // CallSize is the size of a direct call.
 const CallSize = 5
 
-// CallAt returns the address that the direct call at pc calls, E8 with a 32-bit distance. It returns 0 if there is no such
-// call. pc may be within an instruction; then the result is not an address of a
-// function, except by accident.
+// CallAt returns the address that the direct call at pc calls, E8 with a 32-bit distance. It
+// returns 0 if there is no such call. pc may be within an instruction; then the result is not an
+// address of a function, except by accident.
 func CallAt(pc uintptr) uintptr {
 	if mem.Load8(pc) != 0xe8 {
 		return 0

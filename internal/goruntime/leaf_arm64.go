@@ -4,16 +4,17 @@ package goruntime
 
 import "github.com/gotach/profiler/internal/mem"
 
-// ReadLeaf says where the return address of the function is that was interrupted at pc. delta is the distance from SP to the
-// caller's SP, by the tables (FuncTable.SPDelta). A function with a frame first stores LR and R29 and moves SP, and then sets R29.
-// At its end it loads both before it moves SP back:
+// ReadLeaf says where the return address of the function is that was interrupted at pc. delta is
+// the distance from SP to the caller's SP, by the tables (FuncTable.SPDelta). A function with a
+// frame first stores LR and R29 and moves SP, and then sets R29. At its end it loads both before it
+// moves SP back:
 //
 //	d10023fd  SUB $8, RSP, R29
 //	910...ff  ADD $n, RSP
 //	d65f03c0  RET
 //
-// Before and after that, LR is the return address. If the frame is small, it loads R29, and then LR while it moves SP; between the two
-// the return address is still at SP:
+// Before and after that, LR is the return address. If the frame is small, it loads R29, and then LR
+// while it moves SP; between the two the return address is still at SP:
 //
 //	f85f83fd  MOVD -8(RSP), R29
 //	f84...fe  MOVD.P n(RSP), R30

@@ -8,8 +8,8 @@ import (
 	"github.com/gotach/profiler/internal/mem"
 )
 
-// View is what a walk must know of the runtime: the offsets of its fields, and where code is. It has no Go pointers, so that
-// it can lie in memory that a signal handler reads.
+// View is what a walk must know of the runtime: the offsets of its fields, and where code is. It
+// has no Go pointers, so that it can lie in memory that a signal handler reads.
 type View struct {
 	Off     Offsets
 	Program Code    // the first module
@@ -20,12 +20,13 @@ type View struct {
 	last    uint64  // moduledata of the last of these
 }
 
-// MaxModules is the number of modules that a view has room for: the program, its plugins, and code that it generates.
+// MaxModules is the number of modules that a view has room for: the program, its plugins, and code
+// that it generates.
 const MaxModules = 1 << 16
 
-// Functions that a signal handler calls through variables, which nothing writes. The linker bounds chains of nosplit calls by
-// the room that a goroutine's stack has left, although the handler runs on a signal stack. A call through a variable
-// ends a chain.
+// Functions that a signal handler calls through variables, which nothing writes. The linker bounds
+// chains of nosplit calls by the room that a goroutine's stack has left, although the handler runs
+// on a signal stack. A call through a variable ends a chain.
 var (
 	CallDelta     = delta
 	callModule    = moduleOf
@@ -67,8 +68,8 @@ func (v *View) codeOf(pc uint64) *Code {
 	return callModule(v, uintptr(pc))
 }
 
-// moduleOf returns the code of the module, other than the program, that contains an address, nil if there is
-// none. The handler calls it through a variable.
+// moduleOf returns the code of the module, other than the program, that contains an address, nil if
+// there is none. The handler calls it through a variable.
 //
 //go:nosplit
 //go:norace
@@ -110,13 +111,13 @@ func (v *View) IsCode(word uint64) bool {
 	return uintptr(word) >= v.Program.Text && uintptr(word) <= v.Program.Etext || callOtherCode(v, uintptr(word))
 }
 
-// mostNew is the number of modules that otherCode looks at that the drain does not know yet. A just-in-time compiler may
-// add some between two passes of the drain.
+// mostNew is the number of modules that otherCode looks at that the drain does not know yet. A
+// just-in-time compiler may add some between two passes of the drain.
 const mostNew = 256
 
-// otherCode reports whether a word is an address of code of a module other than the program. As the runtime does, it reads the
-// runtime's list of modules without a lock: modules are complete when they come into it, and stay there. The
-// handler calls it through a variable.
+// otherCode reports whether a word is an address of code of a module other than the program. As the
+// runtime does, it reads the runtime's list of modules without a lock: modules are complete when
+// they come into it, and stay there. The handler calls it through a variable.
 //
 //go:nosplit
 //go:norace

@@ -11,8 +11,8 @@ import (
 // waitKind is what a wait reason tells of the object that the goroutine waits for.
 type waitKind struct {
 	Kind string // of tachyon.Object; "": there is no object
-	// Offset is how many bytes after the object's beginning the address in g.waiting is. A Mutex, for instance, has its
-	// semaphore after its state.
+	// Offset is how many bytes after the object's beginning the address in g.waiting is. A Mutex,
+	// for instance, has its semaphore after its state.
 	Offset uint64
 }
 

@@ -1,6 +1,7 @@
-// Package hook connects sessions with packages that not every program links: package export adds the writing of other
-// formats, and package leaks asks the runtime for leaks. Sessions must not import them. Otherwise every program
-// that calls Start would link all formats and all of runtime/pprof.
+// Package hook connects sessions with packages that not every program links: package export adds
+// the writing of other formats, and package leaks asks the runtime for leaks. Sessions must not
+// import them. Otherwise every program that calls Start would link all formats and all of
+// runtime/pprof.
 package hook
 
 import "github.com/gotach/profiler/tachyon"
@@ -26,6 +27,7 @@ var (
 	// init function of package auto runs: see package linked.
 	ExportLinked bool
 
-	// ProvenLeaks asks the runtime which goroutines it can prove to be leaked. Package leaks sets it.
+	// ProvenLeaks asks the runtime which goroutines it can prove to be leaked. Package leaks sets
+	// it.
 	ProvenLeaks func() *tachyon.ProvenLeaks
 )

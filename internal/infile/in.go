@@ -11,9 +11,9 @@ import (
 // ErrReplaced is in the error of [OpenIn] if another file got the name meanwhile.
 var ErrReplaced = errors.New("the file was replaced while it was opened")
 
-// OpenIn opens a regular file below root with the flags of [os.OpenFile], which must not create it. It does not wait. The
-// file is no symbolic link, and links in the rest of the path do not lead out of root. So whoever may write to root cannot
-// make OpenIn open another file.
+// OpenIn opens a regular file below root with the flags of [os.OpenFile], which must not create it.
+// It does not wait. The file is no symbolic link, and links in the rest of the path do not lead out
+// of root. So whoever may write to root cannot make OpenIn open another file.
 func OpenIn(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
 	before, err := root.Lstat(name)
 	if err != nil {

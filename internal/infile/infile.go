@@ -1,4 +1,5 @@
-// Package infile opens and reads what users, profiles and other programs name, for those that read profiles.
+// Package infile opens and reads what users, profiles and other programs name, for those that read
+// profiles.
 package infile
 
 import (
@@ -21,8 +22,9 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	return readAll(f, err, path, limit)
 }
 
-// Open opens what the user has named: a regular file, or a stream that this process has open already, such as /dev/stdin or
-// the /dev/fd/63 that a shell makes of <(command). Reading a stream may wait, and may have no end.
+// Open opens what the user has named: a regular file, or a stream that this process has open
+// already, such as /dev/stdin or the /dev/fd/63 that a shell makes of <(command). Reading a stream
+// may wait, and may have no end.
 func Open(path string) (*os.File, fs.FileInfo, error) {
 	f, fi, err := files.Open(path)
 	if !errors.Is(err, files.ErrIrregular) {

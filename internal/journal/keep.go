@@ -35,8 +35,8 @@ func Numbered(path string, n int) string {
 	return fmt.Sprintf("%s.%d%s", strings.TrimSuffix(path, ext), n, ext)
 }
 
-// Numbers returns the numbers in the names of an output's files, of any session, in ascending order. A number whose file
-// has only its journal counts too.
+// Numbers returns the numbers in the names of an output's files, of any session, in ascending
+// order. A number whose file has only its journal counts too.
 func Numbers(path string) (list []int, err error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	for _, e := range entries {
@@ -48,7 +48,8 @@ func Numbers(path string) (list []int, err error) {
 	return slices.Compact(list), err
 }
 
-// Number returns n if name is the nth file of an output, or that file's journal. Otherwise it returns 0.
+// Number returns n if name is the nth file of an output, or that file's journal. Otherwise it
+// returns 0.
 func Number(output, name string) int {
 	ext := filepath.Ext(output)
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(name, Suffix), strings.TrimSuffix(output, ext)+".")
@@ -63,8 +64,8 @@ func Number(output, name string) int {
 	return 0
 }
 
-// Keep moves the unfinished profile at path and its journal to the next number of the output, and returns the new path.
-// The error wraps ErrBusy if a program writes the profile.
+// Keep moves the unfinished profile at path and its journal to the next number of the output, and
+// returns the new path. The error wraps ErrBusy if a program writes the profile.
 func Keep(path string) (to string, err error) {
 	lock, err := Lock(path)
 	if err != nil {
@@ -87,8 +88,9 @@ func Keep(path string) (to string, err error) {
 	}
 }
 
-// move moves a profile and its journal, which the caller has locked. If the program is killed in between, the profile has
-// a journal under its old or its new name: the journal has both names for a while.
+// move moves a profile and its journal, which the caller has locked. If the program is killed in
+// between, the profile has a journal under its old or its new name: the journal has both names for
+// a while.
 func move(path, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fs.ErrExist
@@ -108,10 +110,11 @@ func move(path, to string) error {
 	return ignoreMissing(os.Remove(path + Suffix))
 }
 
-// Prune deletes unfinished files of an output whose programs have ended, until three are left and until these have at
-// most so many bytes. The oldest one stays, and the latest ones: of a program that fails again and again, these are what
-// came before the first failure and the present state. If the bytes are too many for that, only the latest ones stay.
-// Finished files stay. Before it deletes any, it calls deleting with their paths: a program that is killed in between has said
+// Prune deletes unfinished files of an output whose programs have ended, until three are left and
+// until these have at most so many bytes. The oldest one stays, and the latest ones: of a program
+// that fails again and again, these are what came before the first failure and the present state.
+// If the bytes are too many for that, only the latest ones stay. Finished files stay. Before it
+// deletes any, it calls deleting with their paths: a program that is killed in between has said
 // what is lost.
 func Prune(path string, limit int64, deleting func(paths []string)) error {
 	list, err := Numbers(path)
@@ -142,8 +145,8 @@ func Prune(path string, limit int64, deleting func(paths []string)) error {
 	return err
 }
 
-// abandoned returns the bytes of an unfinished profile and its journal. It returns 0 if there are no such files, or if a
-// program may be using them. It deletes an old journal without a profile.
+// abandoned returns the bytes of an unfinished profile and its journal. It returns 0 if there are
+// no such files, or if a program may be using them. It deletes an old journal without a profile.
 func abandoned(path string) int64 {
 	if held, err := Held(path); err != nil || held {
 		return 0
@@ -174,7 +177,8 @@ func abandoned(path string) int64 {
 	return profile.Size() + journal.Size()
 }
 
-// remove deletes an abandoned profile and its journal. The lock keeps others from recovering it meanwhile.
+// remove deletes an abandoned profile and its journal. The lock keeps others from recovering it
+// meanwhile.
 func remove(path string) error {
 	lock, err := Lock(path)
 	if err != nil {

@@ -53,18 +53,18 @@
 //
 // # Pages
 //
-// A page starts with its kind (u64), the number of bytes used (u64) and a sequence number
-// (u64). Its content starts at 64. Pages of the kinds strings and frames contain the bytes
-// of the profile's tables, in the order of the sequence numbers. Pages of the kind metadata
-// contain entries: a letter (P provisional, A added) and a string as in the string table. A
-// provisional entry is valid until there is a later entry with the same metadata kind. Pages of
-// the kind blocks have the blocks of the profile's record section. Pages of the kind records have
-// records that are in no block yet; 24 bytes after its start such a page has the number of bytes of
-// records before it, in this session (u64). One store of "bytes used" makes a block whole. From
-// then on its records count no more where they lie alone, and their pages are freed. The page of
-// the kind progress has two places for the latest progress; the one with the higher sequence number
-// counts, if its checksum is right. Page kinds from 32 on are a size in bytes: the page has slots of
-// this size. Readers skip pages of other kinds.
+// A page starts with its kind (u64), the number of bytes used (u64) and a sequence number (u64).
+// Its content starts at 64. Pages of the kinds strings and frames contain the bytes of the
+// profile's tables, in the order of the sequence numbers. Pages of the kind metadata contain
+// entries: a letter (P provisional, A added) and a string as in the string table. A provisional
+// entry is valid until there is a later entry with the same metadata kind. Pages of the kind blocks
+// have the blocks of the profile's record section. Pages of the kind records have records that are
+// in no block yet; 24 bytes after its start such a page has the number of bytes of records before
+// it, in this session (u64). One store of "bytes used" makes a block whole. From then on its
+// records count no more where they lie alone, and their pages are freed. The page of the kind
+// progress has two places for the latest progress; the one with the higher sequence number counts,
+// if its checksum is right. Page kinds from 32 on are a size in bytes: the page has slots of this
+// size. Readers skip pages of other kinds.
 //
 //	place: 0 u64 sequence number, stored last, u32 length, u32 CRC-32C
 //	      16     the progress, as JSON

@@ -51,8 +51,8 @@ func removeStale(path string) error {
 	return ignoreMissing(os.Remove(path))
 }
 
-// flock locks a journal without waiting. The lock lasts until the file is closed or the process ends. The error wraps ErrBusy, or
-// ErrUnsupported if the file system has no locks.
+// flock locks a journal without waiting. The lock lasts until the file is closed or the process
+// ends. The error wraps ErrBusy, or ErrUnsupported if the file system has no locks.
 func flock(f *os.File, how int) error {
 	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 	switch {
@@ -86,8 +86,9 @@ func Lock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Held reports whether a program is writing the profile at path, or finishing it. The error wraps fs.ErrNotExist if there
-// is no journal, and ErrUnsupported if the file system has no locks. Held looks at a moment: it holds no lock afterwards.
+// Held reports whether a program is writing the profile at path, or finishing it. The error wraps
+// fs.ErrNotExist if there is no journal, and ErrUnsupported if the file system has no locks. Held
+// looks at a moment: it holds no lock afterwards.
 func Held(path string) (bool, error) {
 	f, err := os.OpenFile(path+Suffix, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -33,8 +33,8 @@ func (r *recordPages) began(kind uint64, p *page) {
 	}
 }
 
-// release tells the kernel that a page will not be needed soon. The page's content stays in the file;
-// it only takes no memory of the process any more.
+// release tells the kernel that a page will not be needed soon. The page's content stays in the
+// file; it only takes no memory of the process any more.
 func release(p *page) { _ = unix.Madvise(p.b, unix.MADV_DONTNEED) }
 
 // Records adds whole records that are in no block yet.

@@ -283,7 +283,8 @@ func (j *Writer) Release(s Slot) {
 	}
 }
 
-// Begin stores the ids of the thread whose repeats s will have, and that the run begins at the end of the buffer. s must be empty.
+// Begin stores the ids of the thread whose repeats s will have, and that the run begins at the end
+// of the buffer. s must be empty.
 func (j *Writer) Begin(s *Slot, thread uint64, interpreter uint32) {
 	b := s.page.b[s.at:]
 	binary.NativeEndian.PutUint64(b, thread)

@@ -44,12 +44,13 @@ func StoreRelease(addr uintptr, v uint64)
 
 const ErrnoFloor = ^uintptr(4094)
 
-// PlainReads makes Gather and Read use plain loads. It is for tests under an emulator without process_vm_readv.
+// PlainReads makes Gather and Read use plain loads. It is for tests under an emulator without
+// process_vm_readv.
 var PlainReads bool
 
-// Gather has the kernel copy n parts of this process's memory, which may be unmapped, to a place. from is a list of iovecs with the
-// parts, size the sum of their lengths, and local has room for an iovec. Gather returns the number of bytes that were copied, or
-// a negated errno.
+// Gather has the kernel copy n parts of this process's memory, which may be unmapped, to a place.
+// from is a list of iovecs with the parts, size the sum of their lengths, and local has room for an
+// iovec. Gather returns the number of bytes that were copied, or a negated errno.
 //
 //go:nosplit
 //go:norace

@@ -1,11 +1,13 @@
 //go:build linux && (amd64 || arm64)
 
-// Package mem reads and writes memory by its address, the only way in which the rooms beside it touch what is
-// not theirs: the runtime's memory, and memory outside the Go heap that they share with the signal handler.
+// Package mem reads and writes memory by its address, the only way in which the rooms beside it
+// touch what is not theirs: the runtime's memory, and memory outside the Go heap that they share
+// with the signal handler.
 //
-// The functions of asm.go are for the handler too: they are nosplit and norace, allocate nothing and call
-// only one another. Their addresses must be mapped, except those that Gather reads. Read, ReadWord and ReadBig let the kernel copy
-// too, and return an error where nothing is mapped; only ordinary goroutines call them.
+// The functions of asm.go are for the handler too: they are nosplit and norace, allocate nothing
+// and call only one another. Their addresses must be mapped, except those that Gather reads. Read,
+// ReadWord and ReadBig let the kernel copy too, and return an error where nothing is mapped; only
+// ordinary goroutines call them.
 //
 // # Files
 //

@@ -6,8 +6,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Connection names a connection with the local address at and the peer's address to, which are "" if there is none. Of one that was accepted, it
-// names the local port and the peer without its port, which differs with each connection.
+// Connection names a connection with the local address at and the peer's address to, which are ""
+// if there is none. Of one that was accepted, it names the local port and the peer without its
+// port, which differs with each connection.
 func Connection(network, at, to string, accepted bool) string {
 	switch {
 	case to == "" && at == "":
@@ -20,7 +21,8 @@ func Connection(network, at, to string, accepted bool) string {
 	return network + " " + to
 }
 
-// File says what a descriptor is that is no socket, given what its link in /proc/PID/fd says. The kind is "" if that is not known.
+// File says what a descriptor is that is no socket, given what its link in /proc/PID/fd says. The
+// kind is "" if that is not known.
 func File(link string) (kind, name string) {
 	of, what, ok := strings.Cut(link, ":") // pipe:[4711]
 	what = strings.TrimSuffix(strings.TrimPrefix(what, "["), "]")

@@ -1,11 +1,14 @@
-// Package objects gives numbers to the objects that goroutines wait for: locks, channels and the like.
+// Package objects gives numbers to the objects that goroutines wait for: locks, channels and the
+// like.
 //
-// An object gets a number when a second goroutine is seen waiting for it. The number is the line of the wait frame. So a
-// channel that only one goroutine waits for, as those that a server makes for a request, takes none.
+// An object gets a number when a second goroutine is seen waiting for it. The number is the line of
+// the wait frame. So a channel that only one goroutine waits for, as those that a server makes for
+// a request, takes none.
 //
-// In some servers two goroutines wait for a channel or lock of each request. These must not take all numbers, and the file must not
-// grow with them. So only the first maxEager objects in the heap get their number at once. A later one needs a place, of which
-// there are fewer a second the more numbers there are, and goroutines must still wait for it a second later.
+// In some servers two goroutines wait for a channel or lock of each request. These must not take
+// all numbers, and the file must not grow with them. So only the first maxEager objects in the heap
+// get their number at once. A later one needs a place, of which there are fewer a second the more
+// numbers there are, and goroutines must still wait for it a second later.
 //
 // An object is known by its address. The collector does not move objects, but it may free one and
 // use its memory for another. Two goroutines are taken to wait for the same object in these cases:
@@ -33,8 +36,8 @@ const (
 	// Each has one place in the table, where it may replace another one.
 	maxCandidates = 1 << 12
 
-	// maxEager is the number of objects in the heap that get their number at once. Later ones get it
-	// after matureAfter if there is a place. At most maxPlaces are free. A place is added each
+	// maxEager is the number of objects in the heap that get their number at once. Later ones get
+	// it after matureAfter if there is a place. At most maxPlaces are free. A place is added each
 	// placeEvery, and more rarely when there are more numbers: half as often from slowAfter on.
 	maxEager    = 512
 	matureAfter = time.Second
@@ -46,8 +49,8 @@ const (
 	// last wait.
 	keepFor = 250 * time.Millisecond
 
-	// maxCallers is the number of stacks of which an object remembers the functions, MaxFunctions the
-	// number of functions of a stack, the innermost ones.
+	// maxCallers is the number of stacks of which an object remembers the functions, MaxFunctions
+	// the number of functions of a stack, the innermost ones.
 	maxCallers, MaxFunctions = 2, 16
 
 	// MaxObjects is the number of channels of a select that count.
@@ -60,15 +63,16 @@ type Object struct {
 	Of []*Object // its members
 }
 
-// A Host knows the goroutines. It is no interface: of a type in an interface, programs link the description of all its methods.
+// A Host knows the goroutines. It is no interface: of a type in an interface, programs link the
+// description of all its methods.
 type Host struct {
-	// Static returns the link-time address of an object in a variable of the program, 0 if it is elsewhere.
+	// Static returns the link-time address of an object in a variable of the program, or 0.
 	Static func(addr uint64) uint64
-	// StillWaits reports whether a goroutine waits for the object at an address, as far as is known.
+	// StillWaits reports whether a goroutine is known to wait for the object at an address.
 	StillWaits func(w Waiter, addr uint64) bool
 	// Renumber is told that an object that a goroutine waits for has got a number.
 	Renumber func(w Waiter)
-	// Capacity returns the capacity of a channel for which a goroutine waits, -1 if it no longer waits.
+	// Capacity returns the capacity of a channel, -1 if the goroutine no longer waits for it.
 	Capacity func(w Waiter, channel uint64) int64
 }
 
@@ -99,7 +103,8 @@ type object struct {
 	callers []Callers // of stacks that have waited for it, at most maxCallers
 }
 
-// Callers has the numbers of a stack's innermost functions, at most MaxFunctions, apart from those of the runtime and of package sync.
+// Callers has the numbers of a stack's innermost functions, at most MaxFunctions, apart from those
+// of the runtime and of package sync.
 type Callers []uint32
 
 func (c Callers) share(d Callers) bool {
@@ -148,8 +153,8 @@ func New(host Host) *List {
 	return &List{host: host, known: make(map[uint64]*object), choices: make(map[choice]*Object), named: make(map[[2]string]*Object)}
 }
 
-// Turn is called before the goroutines that were seen at some ticks, the last of which was at a time. collections is the number of
-// collections up to now.
+// Turn is called before the goroutines that were seen at some ticks, the last of which was at a
+// time. collections is the number of collections up to now.
 func (o *List) Turn(now time.Duration, collections int64) {
 	o.Now = now
 	for ; o.place <= now; o.place += placeEvery + placeEvery*time.Duration(o.Numbers)/slowAfter {
@@ -163,7 +168,7 @@ func (o *List) Turn(now time.Duration, collections int64) {
 	o.mature()
 }
 
-// sameCycle reports whether there was no collection since a time at which o.Cycle had the given value.
+// sameCycle reports whether there was no collection since o.Cycle had the given value.
 func (o *List) sameCycle(cycle uint64) bool { return cycle == o.Cycle && cycle != 0 }
 
 func (o *List) isStatic(addr uint64) bool { return o.host.Static(addr) != 0 }
@@ -197,8 +202,8 @@ func (o *List) add(x Object) Object {
 	return x
 }
 
-// Wait notes that a goroutine waits for the objects at addresses, all of one kind. It returns the one whose number the wait has, nil
-// if there is none yet.
+// Wait notes that a goroutine waits for the objects at addresses, all of one kind. It returns the
+// one whose number the wait has, nil if there is none yet.
 func (o *List) Wait(w Waiter, kind string, addrs []uint64, callers Callers) *Object {
 	var found [MaxObjects]*object
 	n := 0
@@ -211,7 +216,8 @@ func (o *List) Wait(w Waiter, kind string, addrs []uint64, callers Callers) *Obj
 	return o.choice(found[:n])
 }
 
-// Numbered returns the object whose number a wait for objects at addresses has now, nil if there is none.
+// Numbered returns the object whose number a wait for objects at addresses has now, nil if there is
+// none.
 func (o *List) Numbered(addrs []uint64) *Object {
 	var found [MaxObjects]*object
 	n := 0
@@ -224,7 +230,8 @@ func (o *List) Numbered(addrs []uint64) *Object {
 	return o.choice(found[:n])
 }
 
-// Kind returns the kind of the objects for which a goroutine waits, given that of its wait reason, and whether it is in sync.(*RWMutex).Lock.
+// Kind returns the kind of the objects for which a goroutine waits, given that of its wait reason,
+// and whether it is in sync.(*RWMutex).Lock.
 func Kind(kind string, rwMutex bool) string {
 	switch {
 	case kind == tachyon.ObjectSelect:
@@ -235,8 +242,8 @@ func Kind(kind string, rwMutex bool) string {
 	return kind
 }
 
-// Named returns the object that has a kind and a name. The first ones get a number at once, later ones need a place. It returns nil if there is none
-// left, or if the kind is "".
+// Named returns the object that has a kind and a name. The first ones get a number at once, later
+// ones need a place. It returns nil if there is none left, or if the kind is "".
 func (o *List) Named(kind, name string) *Object {
 	key := [2]string{kind, name}
 	if x := o.named[key]; x != nil || kind == "" || !o.take(len(o.named) < maxEager) {
@@ -247,8 +254,8 @@ func (o *List) Named(kind, name string) *Object {
 	return &added
 }
 
-// see notes that a goroutine waits for the object at an address. It returns the object if that has a
-// number.
+// see notes that a goroutine waits for the object at an address. It returns the object if that has
+// a number.
 func (o *List) see(addr uint64, kind string, w Waiter, callers Callers) *object {
 	if x := o.known[addr]; x != nil {
 		if o.isSame(x, kind, w, callers) {
@@ -333,7 +340,8 @@ func family(kind string) string {
 	return kind
 }
 
-// isSame reports whether an object with a number is the one at its address for which a goroutine waits.
+// isSame reports whether an object with a number is the one at its address for which a goroutine
+// waits.
 func (o *List) isSame(x *object, kind string, w Waiter, callers Callers) bool {
 	if family(x.Kind) != family(kind) {
 		return false
@@ -354,8 +362,8 @@ func (o *List) isSame(x *object, kind string, w Waiter, callers Callers) bool {
 	return true
 }
 
-// choice returns the object whose number a wait for a list of objects has. A select on several channels that have numbers has the number
-// of the set of them.
+// choice returns the object whose number a wait for a list of objects has. A select on several
+// channels that have numbers has the number of the set of them.
 func (o *List) choice(list []*object) *Object {
 	if len(list) > 1 {
 		for i := range list { // package sort allocates, and package slices takes 16 KB of the program for each type

@@ -14,8 +14,8 @@ import (
 	"runtime"
 )
 
-// creators are the names of Go and Ordinary in stacks. They come from the runtime, because some build
-// tools rename functions.
+// creators are the names of Go and Ordinary in stacks. They come from the runtime, because some
+// build tools rename functions.
 var creators = [2]string{nameOf(Go), nameOf(Ordinary)}
 
 func nameOf(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }

@@ -2,7 +2,8 @@ package own
 
 // The binaries of gotach test have another file in place of this one: start.go.txt of its package.
 
-// Counted says whether the runtime counts the goroutines of Go as the program's, for runtime.NumGoroutine and others.
+// Counted says whether the runtime counts the goroutines of Go as the program's, for
+// runtime.NumGoroutine and others.
 const Counted = true
 
 // Go runs f in a new goroutine of the profiler. Goroutines that f starts without Go,
@@ -11,7 +12,8 @@ const Counted = true
 //go:noinline
 func Go(f func()) { go f() }
 
-// Ordinary is Go for a goroutine that the runtime must count, because Start checks what it reads of the program's ones.
+// Ordinary is Go for a goroutine that the runtime must count, because Start checks what it reads of
+// the program's ones.
 //
 //go:noinline
 func Ordinary(f func()) { go f() }

@@ -173,7 +173,8 @@ func (b *builder) side(in Input, p *profile.Profile, r *reading) error {
 	return nil
 }
 
-// after returns where a side begins on the axis if the one before it ends at a time: at a step also if steps become longer.
+// after returns where a side begins on the axis if the one before it ends at a time: at a step also
+// if steps become longer.
 func after(end uint64) uint64 {
 	align := uint64(firstWidth)
 	for align < end/64 {
@@ -300,7 +301,8 @@ func (r *reading) record(s *stream.Sample, key idle.Key, place uint32) uint32 {
 	return n
 }
 
-// node returns the node of a stack of the source. Frames of waits have no line: that would be the number of an object.
+// node returns the node of a stack of the source. Frames of waits have no line: that would be the
+// number of an object.
 func (r *reading) node(stack uint32) uint32 {
 	if stack == 0 {
 		return 0

@@ -8,11 +8,13 @@ import (
 	"fmt"
 )
 
-// A Piece is a part of the data that the script reads at once. Bytes are compressed by gzip. They are:
+// A Piece is a part of the data that the script reads at once. Bytes are compressed by gzip. They
+// are:
 //
 //   - the length of a JSON object, 4 bytes, little-endian
 //   - the object: {"columns":[[NAME,COUNT,LENGTH],…], …}, and what else the piece has
-//   - the columns one after the other, each COUNT numbers in LENGTH bytes: signed varints as in encoding/binary
+//   - the columns one after the other, each COUNT numbers in LENGTH bytes: signed varints as in
+//     encoding/binary
 type Piece struct {
 	Name  string
 	Bytes []byte

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// An event is a change in a record's time: in a step, the record has part more µs, and from that step on it has diff times the
-// whole length of each step more.
+// An event is a change in a record's time: in a step, the record has part more µs, and from that
+// step on it has diff times the whole length of each step more.
 type event struct {
 	step uint32
 	diff int32
 	part int64
 }
 
-// A course is the time of a record over the session, in steps of equal width. Waits of any length take two events, so the
-// memory does not grow with the number of steps.
+// A course is the time of a record over the session, in steps of equal width. Waits of any length
+// take two events, so the memory does not grow with the number of steps.
 type course struct {
 	events []event
 	sorted int // that many events are in order and of different steps
@@ -82,7 +82,8 @@ func (c *course) double(width uint64) {
 	c.arrange()
 }
 
-// eventColumns are the events of courses as columns. A step is the difference to the one before in its course.
+// eventColumns are the events of courses as columns. A step is the difference to the one before in
+// its course.
 type eventColumns struct{ steps, diffs, parts []int64 }
 
 func (x *eventColumns) add(c *course) {

@@ -20,8 +20,8 @@ const (
 type Ticks struct {
 	Usual uint64 `json:"usual_us"` // between two ticks while something runs, on average; 0: not known
 	Long  uint64 `json:"long_us"`  // shorter times without samples are not shown
-	// Counts are those of the files, in the order of their beginnings: a file has only sums. If there are too many
-	// files, it is one element with the sums of all.
+	// Counts are those of the files, in the order of their beginnings: a file has only sums. If
+	// there are too many files, it is one element with the sums of all.
 	Counts []TickCounts `json:"counts"`
 
 	asked, reached, idle int64
@@ -65,8 +65,9 @@ func (t *Ticks) add(s *tachyon.Session, from uint64) {
 	t.Counts = append(make([]TickCounts, 0, mostCounts), *sum)
 }
 
-// finish works out the usual time between two ticks. interval is that of the header. Where nobody counted ticks, the
-// mean is used: the samples are at so many moments of that length. Both are in µs.
+// finish works out the usual time between two ticks. interval is that of the header. Where nobody
+// counted ticks, the mean is used: the samples are at so many moments of that length. Both are in
+// µs.
 func (t *Ticks) finish(interval uint64, moments int, length uint64) {
 	t.Usual = cmp.Or(t.interval, interval)
 	if busy := t.asked - t.idle; t.reached > 0 && busy > t.reached {
@@ -78,8 +79,8 @@ func (t *Ticks) finish(interval uint64, moments int, length uint64) {
 	slices.SortStableFunc(t.Counts, func(a, b TickCounts) int { return cmp.Compare(a.From, b.From) })
 }
 
-// moments are the times of samples on the axis, as far as gaps need them: the first and the last one of each step, as µs since
-// the step's beginning + 1; 0: none.
+// moments are the times of samples on the axis, as far as gaps need them: the first and the last
+// one of each step, as µs since the step's beginning + 1; 0: none.
 type moments struct{ first, last []uint32 }
 
 // add adds the time of a sample. width is that of a step.
@@ -121,15 +122,16 @@ func (m *moments) count(width, from, to uint64) (n int) {
 	return n
 }
 
-// A gap is time without samples. One that stands for several has samples in between, but little time.
+// A gap is time without samples. One that stands for several has samples in between, but little
+// time.
 type gap struct {
 	from, to uint64 // µs on the axis
 	count    int
 	longest  uint64
 }
 
-// find returns the gaps between two times that are not shorter than long, which must be at least the width of two steps: so
-// each is in more than one step.
+// find returns the gaps between two times that are not shorter than long, which must be at least
+// the width of two steps: so each is in more than one step.
 func (m *moments) find(width, from, to, long uint64) (list []gap) {
 	last := from
 	note := func(at uint64) {

@@ -15,7 +15,8 @@ import (
 //go:embed web
 var web embed.FS
 
-// The parts of the page that are the same for all profiles, joined when a page is written: most commands write none.
+// The parts of the page that are the same for all profiles, joined when a page is written: most
+// commands write none.
 var (
 	script = sync.OnceValue(func() string { return joined("web", ".js", "'use strict';\n(() => {\n", "})();\n") })
 	style  = sync.OnceValue(func() string { return joined("web", ".css", "", "") })
@@ -43,8 +44,8 @@ func joined(dir, ext, before, after string) string {
 	return b.String()
 }
 
-// policy returns the page's Content-Security-Policy: only this script and this style sheet, and nothing from anywhere
-// else, but with live the pieces from the server that sent the page.
+// policy returns the page's Content-Security-Policy: only this script and this style sheet, and
+// nothing from anywhere else, but with live the pieces from the server that sent the page.
 func policy(live bool) string {
 	p := "default-src 'none'; script-src " + hash(script()) + "; style-src " + hash(style()) + "; base-uri 'none'; form-action 'none'"
 	if live {

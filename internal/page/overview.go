@@ -11,8 +11,9 @@ const (
 	overviewShare  = 30 // of the page's size, as a divisor
 )
 
-// An overview is the time of all goroutines by class, without stacks. It is small, so its steps stay short where those
-// of the records become long: the strip and the heat map show it if it has the shorter ones.
+// An overview is the time of all goroutines by class, without stacks. It is small, so its steps
+// stay short where those of the records become long: the strip and the heat map show it if it has
+// the shorter ones.
 type overview struct {
 	width  uint64 // µs of a step
 	noted  int    // samples since the events were counted
@@ -20,7 +21,8 @@ type overview struct {
 	number map[overviewKey]uint32
 }
 
-// An overviewKey says what the samples of a row have in common. Whether it is idle or set apart is known when a side was read.
+// An overviewKey says what the samples of a row have in common. Whether it is idle or set apart is
+// known when a side was read.
 type overviewKey struct {
 	side  uint8
 	state uint16
@@ -81,7 +83,8 @@ func (o *overview) double() {
 	o.width *= 2
 }
 
-// overviewPiece returns the overview, or an empty piece if its steps are not shorter than those of the records.
+// overviewPiece returns the overview, or an empty piece if its steps are not shorter than those of
+// the records.
 func (b *builder) overviewPiece() (Piece, error) {
 	type class struct{ number, cpu int64 }
 	o := b.overview

@@ -61,7 +61,8 @@ func (s *Server) hurry(n int) {
 	s.mu.Unlock()
 }
 
-// enter waits for this reading's turn, and until the rest after the one before is over. An error ends the reading.
+// enter waits for this reading's turn, and until the rest after the one before is over. An error
+// ends the reading.
 func (t *turn) enter() error {
 	check := time.NewTicker(unwanted)
 	defer check.Stop()
@@ -88,7 +89,8 @@ func (t *turn) enter() error {
 	return context.Cause(t.ctx)
 }
 
-// abandon ends the reading if no page asked for it within a time. The page of the whole is always read.
+// abandon ends the reading if no page asked for it within a time. The page of the whole is always
+// read.
 func (t *turn) abandon(within time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -54,35 +54,38 @@ type Opened struct {
 type ServerOptions struct {
 	Options
 	Title string
-	// Open opens the profiles. It is called for each reading of everything. Streams end when the context does.
+	// Open opens the profiles. It is called for each reading of everything. Streams end when the
+	// context does.
 	Open func(context.Context, Request) (*Opened, error)
 	// Version returns what changes when the profiles do.
 	Version func() string
-	// Note may be nil. It returns what the page says about the profiles at present, and whether the page offers to take
-	// a new one, with the query new=1.
+	// Note may be nil. It returns what the page says about the profiles at present, and whether the
+	// page offers to take a new one, with the query new=1.
 	Note func() (text string, again bool)
-	// Rest says that after each reading nothing is read for restFactor times as long, whatever pages show. Otherwise this
-	// holds for each part of the time by itself.
+	// Rest says that after each reading nothing is read for restFactor times as long, whatever
+	// pages show. Otherwise this holds for each part of the time by itself.
 	Rest bool
 }
 
 const (
-	// mostPages is the number of parts of the time whose pages are kept, apart from the whole. Each takes at most
-	// Options.MaxSize. mostFindings is the same for tables, which are small.
+	// mostPages is the number of parts of the time whose pages are kept, apart from the whole. Each
+	// takes at most Options.MaxSize. mostFindings is the same for tables, which are small.
 	mostPages    = 3
 	mostFindings = 12
-	// abandoned is the time after which nothing is read further for a page that does not ask for it. Pages ask each
-	// second. The page of the whole is always read.
+	// abandoned is the time after which nothing is read further for a page that does not ask for
+	// it. Pages ask each second. The page of the whole is always read.
 	abandoned = 15 * time.Second
 	// unwanted is the same for a reading that has not begun.
 	unwanted = 4 * time.Second
-	// restFactor says how long a growing profile is left alone after a reading: this many times what that took.
+	// restFactor says how long a growing profile is left alone after a reading: this many times
+	// what that took.
 	restFactor = 4
 	leastRest  = 2 * time.Second
 )
 
-// A Server reads profiles and keeps what pages of them need. Its memory does not depend on the size of the profiles: one
-// reading happens at a time, and at most one other waits half-way. That is a reading of the whole, before which parts come.
+// A Server reads profiles and keeps what pages of them need. Its memory does not depend on the size
+// of the profiles: one reading happens at a time, and at most one other waits half-way. That is a
+// reading of the whole, before which parts come.
 //
 // Of profiles that take long to read, a page shows some of the files first.
 type Server struct {
@@ -190,7 +193,8 @@ func (v *view) progress() string {
 	return fmt.Sprintf("pass %d, %.0f %%", v.passes, 100*v.share)
 }
 
-// find returns a view. It forgets the one of its kind that nobody asked for for the longest time if there are too many.
+// find returns a view. It forgets the one of its kind that nobody asked for for the longest time if
+// there are too many.
 func (s *Server) find(key viewKey) *view {
 	if v := s.views[key]; v != nil {
 		return v

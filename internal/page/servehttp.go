@@ -15,7 +15,8 @@ import (
 	"github.com/gotach/profiler/internal/site"
 )
 
-// ServeHTTP serves the page and, below the folder data, what it needs. It looks only at the last elements of the path.
+// ServeHTTP serves the page and, below the folder data, what it needs. It looks only at the last
+// elements of the path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -80,14 +81,16 @@ func query(r *http.Request) (key viewKey, generation int64, ok bool) {
 	return key, generation, ok && known && (key.Span == Span{} || key.From < key.To)
 }
 
-// sameOrigin reports whether a request is from a page of this server, or from the user. A link of another page may lead to the page.
+// sameOrigin reports whether a request is from a page of this server, or from the user. A link of
+// another page may lead to the page.
 func sameOrigin(r *http.Request) bool {
 	navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 	return site.Own(r) || r.Header.Get("Origin") == "" && navigates
 }
 
-// A Local is a handler for a server that only the user may see, who knows a token that is in the URL. Requests for another
-// host are refused: a site whose name leads to this computer has no access.
+// A Local is a handler for a server that only the user may see, who knows a token that is in the
+// URL. Requests for another host are refused: a site whose name leads to this computer has no
+// access.
 type Local struct {
 	handler http.Handler
 	hosts   []string

@@ -18,8 +18,9 @@ const (
 	maxSource    = 400_000 // bytes of all lines of a page
 )
 
-// sources returns the piece with the lines of source files that are in stacks, and those around them. Files that are not
-// there, may not be read, or are not as they were, are left out. The program's own come first.
+// sources returns the piece with the lines of source files that are in stacks, and those around
+// them. Files that are not there, may not be read, or are not as they were, are left out. The
+// program's own come first.
 func (b *builder) sources() (Piece, error) {
 	in := map[string][]*tachyon.Frame{}
 	var own, others []string
@@ -64,8 +65,8 @@ func (b *builder) sources() (Piece, error) {
 	return newPiece("source", map[string]any{"files": out}, nil)
 }
 
-// linesOf returns the lines of a file that are in frames, and those around them, by their numbers; and their size. There are none if the
-// file was changed since.
+// linesOf returns the lines of a file that are in frames, and those around them, by their numbers;
+// and their size. There are none if the file was changed since.
 func linesOf(text *source.File, frames []*tachyon.Frame) (lines map[string]string, size int) {
 	list := bytes.Split(text.Text, []byte("\n"))
 	if slices.ContainsFunc(frames, func(f *tachyon.Frame) bool { return int(f.Line) > len(list) }) {

@@ -5,7 +5,8 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// The page has three more classes of states than [stream.Class]. Each class has a colour of its own.
+// The page has three more classes of states than [stream.Class]. Each class has a colour of its
+// own.
 const (
 	classRuntime = stream.Classes + iota
 	classIdle

@@ -54,8 +54,8 @@ func (t *sideTables) find(what string, in Input, source func(string) *source.Fil
 	return err
 }
 
-// findAll finds all kinds of findings of an input, without Requests if it would take long. It reads the samples fewer times than find does for
-// each kind.
+// findAll finds all kinds of findings of an input, without Requests if it would take long. It reads
+// the samples fewer times than find does for each kind.
 func findAll(in Input, source func(string) *source.File) (t sideTables, err error) {
 	survey, err := report.OpenSurvey(in.Open, report.Options{Series: true}, source)
 	if err != nil {

@@ -30,9 +30,9 @@ type adder struct {
 	series *series              // nil: not asked for
 }
 
-// A recent has the sum of the latest sample with a stack, and what that sum does not have yet of the latest samples.
-// Most samples with a stack belong to one sum. So adding one takes one access to memory that is not in the caches,
-// instead of one each for its place, its key and its sum.
+// A recent has the sum of the latest sample with a stack, and what that sum does not have yet of
+// the latest samples. Most samples with a stack belong to one sum. So adding one takes one access
+// to memory that is not in the caches, instead of one each for its place, its key and its sum.
 type recent struct {
 	interpreter uint32
 	key         uint32
@@ -208,8 +208,8 @@ func (a *adder) group(s *stream.Sample) uint64 { return uint64(a.groups.Of(a.d.G
 // detailed reports whether a place may have several sums.
 func (a *adder) detailed() bool { return a.slotted() || a.d.Key != nil }
 
-// slotted reports whether the samples of different goroutines at a place may be in different sums although they
-// have the same key.
+// slotted reports whether the samples of different goroutines at a place may be in different sums
+// although they have the same key.
 func (a *adder) slotted() bool { return a.d.Goroutines || a.d.Labels || a.d.Group != nil }
 
 // detail returns the number of the sum to which a sample at a place belongs.
@@ -243,8 +243,9 @@ func (a *adder) detail(s *stream.Sample, place uint32) uint32 {
 	return n
 }
 
-// maxPassing is the number of slots whose sums are cached if records are not kept. Few goroutines have samples at the
-// same time, and memory is to depend on the number of goroutines as little as possible then.
+// maxPassing is the number of slots whose sums are cached if records are not kept. Few goroutines
+// have samples at the same time, and memory is to depend on the number of goroutines as little as
+// possible then.
 const maxPassing = 1 << 13
 
 // set returns the number of a set of labels.

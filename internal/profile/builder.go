@@ -9,8 +9,9 @@ import (
 	"github.com/gotach/profiler/internal/frames"
 )
 
-// A Builder makes a Profile of what is no stream of samples, for which there is [FromSamples]. It gives equal frames one number
-// and adds equal records up. The caller sets the fields of Profile that describe the profile as a whole.
+// A Builder makes a Profile of what is no stream of samples, for which there is [FromSamples]. It
+// gives equal frames one number and adds equal records up. The caller sets the fields of Profile
+// that describe the profile as a whole.
 type Builder struct {
 	Profile *Profile
 

@@ -12,8 +12,9 @@ import (
 type Detail struct {
 	Goroutines bool // each goroutine has its own; otherwise a record is of several goroutines
 	Labels     bool // each set of labels has its own; the source must have stream.Options.Labels
-	// Group, if not nil, returns the name of a group; records of different groups are kept apart, those of
-	// goroutines are not. It must be the same for all samples of a goroutine with equal stacks and labels.
+	// Group, if not nil, returns the name of a group; records of different groups are kept apart,
+	// those of goroutines are not. It must be the same for all samples of a goroutine with equal
+	// stacks and labels.
 	Group func(*stream.Sample) string
 	// Key, if not nil, is called for each sample; records of different keys are kept apart.
 	Key    func(*stream.Sample) uint32
@@ -40,11 +41,11 @@ func FromSamples(src *stream.Source, samples iter.Seq2[*stream.Sample, error], d
 	return p, nil
 }
 
-// Each adds up all samples of a source like FromStream, with goroutines or labels. It calls yield with
-// each record instead of keeping all. At most so many are in memory at once: when there are more, they
-// are passed to yield and further samples make new records, which may be like earlier ones. yield also
-// gets the profile, of which only Frames is known, and that there are goroutines. Each returns the
-// profile without records.
+// Each adds up all samples of a source like FromStream, with goroutines or labels. It calls yield
+// with each record instead of keeping all. At most so many are in memory at once: when there are
+// more, they are passed to yield and further samples make new records, which may be like earlier
+// ones. yield also gets the profile, of which only Frames is known, and that there are goroutines.
+// Each returns the profile without records.
 func Each(src *stream.Source, d Detail, most int, yield func(*Profile, *Record) error) (*Profile, error) {
 	a := newAdder(src, d)
 	a.passing = true

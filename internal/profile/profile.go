@@ -22,8 +22,10 @@
 // # Files
 //
 //   - report.go, tally.go, tree.go: rows and trees of a report
-//   - fromstream.go, adder.go, series.go: samples added up to records, and to series of records over time
-//   - builder.go, select.go: profiles of other things, of several profiles, and of some records of one
+//   - fromstream.go, adder.go, series.go: samples added up to records, and to series of records
+//     over time
+//   - builder.go, select.go: profiles of other things, of several profiles, and of some records of
+//     one
 //   - own.go: which code is the program's own
 //   - profile.go, words.go: Profile and Record; times as text
 package profile
@@ -48,8 +50,9 @@ type Profile struct {
 	Duration time.Duration // of the session; 0 if unknown
 	Interval time.Duration // between two samples of a goroutine, as asked; 0 if unknown
 
-	// Unitless reports that times are plain numbers, 1 µs for each 1. They count goroutines if the profile is that of one
-	// instant (tachyon.Session.Instant). Else the file does not tell whether they count samples, or the unit of time.
+	// Unitless reports that times are plain numbers, 1 µs for each 1. They count goroutines if the
+	// profile is that of one instant (tachyon.Session.Instant). Else the file does not tell whether
+	// they count samples, or the unit of time.
 	Unitless bool
 
 	Samples    int64
@@ -58,13 +61,14 @@ type Profile struct {
 	Frames  []Frame
 	Records []Record
 
-	// Idle is time in which goroutines waited and nobody would have been faster if they had not. HasIdle says
-	// that Records have it.
+	// Idle is time in which goroutines waited and nobody would have been faster if they had not.
+	// HasIdle says that Records have it.
 	Idle       time.Duration
 	IdleSeries []float32 // as Record.Series
 	HasIdle    bool
 
-	// Apart is time that is no work of the program, such as that of goroutines that leak. HasApart says that Records have it.
+	// Apart is time that is no work of the program, such as that of goroutines that leak. HasApart
+	// says that Records have it.
 	Apart    []Apart
 	HasApart bool
 
@@ -117,8 +121,8 @@ const (
 	NotSeen      = stream.NotSeen
 )
 
-// OfGoroutine reports whether a record is goroutines' time, or one goroutine's. Otherwise it is CPU time that
-// no goroutine used, or time of goroutines that no sample stands for.
+// OfGoroutine reports whether a record is goroutines' time, or one goroutine's. Otherwise it is CPU
+// time that no goroutine used, or time of goroutines that no sample stands for.
 func (r *Record) OfGoroutine() bool {
 	return r.Several || r.Goroutine != 0 || !r.System && r.State != NotSeen
 }
@@ -185,8 +189,8 @@ func Package(function string) string {
 	return FuncName(function[:dot])
 }
 
-// FuncName returns a function's name for people. The compiler writes a dot in the last element of an
-// import path as %2e.
+// FuncName returns a function's name for people. The compiler writes a dot in the last element of
+// an import path as %2e.
 func FuncName(function string) string { return strings.ReplaceAll(function, "%2e", ".") }
 
 // PackageEnd returns where in a Go function's name the dot after the import path is,

@@ -13,11 +13,11 @@ const (
 	maxSeries = 1 << 17
 )
 
-// series have the time of each sum in equal parts of the profile's time. If nobody knows how long the profile
-// is, the parts become longer when there are too many.
+// series have the time of each sum in equal parts of the profile's time. If nobody knows how long
+// the profile is, the parts become longer when there are too many.
 //
-// Most samples are of the present part, and their time is in it. For these nothing is to be done until the part ends:
-// then the time that a sum gained meanwhile is added to its series.
+// Most samples are of the present part, and their time is in it. For these nothing is to be done
+// until the part ends: then the time that a sum gained meanwhile is added to its series.
 type series struct {
 	start, width uint64 // µs
 	limit        uint64 // later times make the parts longer, µs since start
@@ -157,8 +157,8 @@ func (t *series) double() {
 	t.begin(t.part / 2)
 }
 
-// finish makes all series end with the profile. The last part may be shorter than the others: its times are
-// made as if it were not. If it is shorter than half of them, it is left out.
+// finish makes all series end with the profile. The last part may be shorter than the others: its
+// times are made as if it were not. If it is shorter than half of them, it is left out.
 func (t *series) finish() {
 	t.settle()
 	n := max(1, min(seriesBins, (t.end+t.width/2)/t.width))

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Node is a function in a tree of calls. Its children are the functions that it calls, or those that call it.
+// A Node is a function in a tree of calls. Its children are the functions that it calls, or those
+// that call it.
 type Node struct {
 	Name     string        `json:"name"`
 	File     string        `json:"file"`
@@ -41,8 +42,8 @@ func NewTree(p *Profile, o ReportOptions) (*Tree, error) {
 	})
 }
 
-// NewCallers makes a tree of functions and of what calls them. which says which functions; a stack counts for
-// its innermost one.
+// NewCallers makes a tree of functions and of what calls them. which says which functions; a stack
+// counts for its innermost one.
 func NewCallers(p *Profile, o ReportOptions, which *regexp.Regexp) (*Tree, error) {
 	match := make([]bool, len(p.Frames))
 	for i := range p.Frames {
@@ -134,8 +135,8 @@ func (n *Node) arrange(cpu bool) {
 	})
 }
 
-// cut leaves so many lines with the most time. A way on which there is no choice is one line. It returns the
-// number of nodes that are left out.
+// cut leaves so many lines with the most time. A way on which there is no choice is one line. It
+// returns the number of nodes that are left out.
 func (n *Node) cut(most int, cpu bool) (left int) {
 	left = n.straighten(cpu)
 	var all []time.Duration
@@ -175,8 +176,8 @@ func (n *Node) cut(most int, cpu bool) (left int) {
 	return left
 }
 
-// straighten leaves out what is beside a child that has nearly all the time. It returns the number of nodes
-// that it leaves out.
+// straighten leaves out what is beside a child that has nearly all the time. It returns the number
+// of nodes that it leaves out.
 func (n *Node) straighten(cpu bool) (left int) {
 	if len(n.Children) > 1 && n.Total > 0 && n.Children[0].isWay(n, cpu) {
 		for _, c := range n.Children[1:] {
@@ -198,13 +199,14 @@ func (n *Node) size() int {
 	return size
 }
 
-// isWay reports whether a child has so much of a node's time that what is beside it does not matter: 95 %.
+// isWay reports whether a child has so much of a node's time that what is beside it does not
+// matter: 95 %.
 func (n *Node) isWay(parent *Node, cpu bool) bool {
 	return float64(n.time(cpu)) >= 0.95*float64(parent.time(cpu))
 }
 
-// Way returns the last node of the way from a node on which there is no choice, and all nodes on it. Less than
-// 5 % of the time is elsewhere.
+// Way returns the last node of the way from a node on which there is no choice, and all nodes on
+// it. Less than 5 % of the time is elsewhere.
 func (n *Node) Way() (end *Node, way []*Node) {
 	way = append(way, n)
 	for len(n.Children) == 1 && n.Children[0].isWay(n, false) {

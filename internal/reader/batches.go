@@ -27,13 +27,13 @@ type BatchSample struct {
 	First  bool // the first sample of its thread
 }
 
-// Weight returns the time in µs for which a sample stands. No other code computes weights, so all views of a profile
-// have the same sums.
+// Weight returns the time in µs for which a sample stands. No other code computes weights, so all
+// views of a profile have the same sums.
 //
-// It is the time since the previous sample of the same thread and interpreter. Times wrap modulo 2^64. It is 0 if the
-// clock went back. Of a thread's first sample it is what the metadata say ([tachyon.Goroutine.FirstWeight]), otherwise
-// one interval of the header. It is not reduced, even if it begins before the start in the header. said is 0 if the
-// metadata say nothing.
+// It is the time since the previous sample of the same thread and interpreter. Times wrap modulo
+// 2^64. It is 0 if the clock went back. Of a thread's first sample it is what the metadata say
+// ([tachyon.Goroutine.FirstWeight]), otherwise one interval of the header. It is not reduced, even
+// if it begins before the start in the header. said is 0 if the metadata say nothing.
 func (s *BatchSample) Weight(said, interval uint64) uint64 {
 	switch {
 	case !s.First:
@@ -64,7 +64,8 @@ const batchSize = 2048
 
 // Batches yields all samples in file order, in batches. get returns the batch to fill next; its
 // contents are overwritten. The caller may pass used batches in turns to another goroutine. If get
-// is nil, each batch is a new one. A time after latest, in µs, is an error; [tachyon.MaxTime] is what sums can take. An error comes with a nil batch and ends the iteration, as in
+// is nil, each batch is a new one. A time after latest, in µs, is an error; [tachyon.MaxTime] is
+// what sums can take. An error comes with a nil batch and ends the iteration, as in
 // [Reader.Samples].
 func (r *Reader) Batches(get func() *Batch, latest uint64) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {

@@ -55,8 +55,8 @@ func (r *Reader) newDecoder(latest uint64) *decoder {
 	return &decoder{r: r, left: r.header.Samples, latest: latest, buf: make([]byte, size+padding)}
 }
 
-// read reads all samples of the file. It returns errStop when no more are wanted. If ahead is set, data is decompressed by
-// a goroutine.
+// read reads all samples of the file. It returns errStop when no more are wanted. If ahead is set,
+// data is decompressed by a goroutine.
 func (d *decoder) read(n *numbering, ahead bool) error {
 	d.src = &releasing{r: io.NewSectionReader(d.r.src, tachyon.HeaderSize, d.r.SampleBytes()), file: d.r}
 	if d.r.header.Compression == tachyon.CompressionZstd {

@@ -49,8 +49,9 @@ func (f *Follower) pass(b *Batch, news News) {
 	b.Samples, b.Threads = b.Samples[:0], b.Threads[:0]
 }
 
-// pending passes on the repeats that the file does not have yet: b has REPEAT records of them ([tachyon] describes these), as the writer
-// would make them now. Later they come again, in the file.
+// pending passes on the repeats that the file does not have yet: b has REPEAT records of them
+// ([tachyon] describes these), as the writer would make them now. Later they come again, in the
+// file.
 func (f *Follower) pending(b []byte, news News) error {
 	f.n.begin(f.batch)
 	out := f.n.batch

@@ -6,16 +6,17 @@ import (
 	"math/rand/v2"
 )
 
-// A listCache has lists of frames, as records have them, and the stacks that they make on the stacks below
-// them. Threads have the same frames again and again, so most records take one look-up instead of one for
-// each frame. A list replaces an older one in its place, so the memory is bounded.
+// A listCache has lists of frames, as records have them, and the stacks that they make on the
+// stacks below them. Threads have the same frames again and again, so most records take one look-up
+// instead of one for each frame. A list replaces an older one in its place, so the memory is
+// bounded.
 type listCache struct {
 	table [][listWays]cachedList // nil before the first list; each element is a cache line
 	seed  uint64                 // random, so that nobody can make a file with lists of equal hashes
 }
 
-// A cachedList is a list of frames on a stack, identified by 96 bits of hashes of both. Among a billion
-// lists, the probability that two have the same is 10^-11.
+// A cachedList is a list of frames on a stack, identified by 96 bits of hashes of both. Among a
+// billion lists, the probability that two have the same is 10^-11.
 type cachedList struct {
 	hash  uint64
 	check uint32
@@ -40,8 +41,8 @@ func (c *listCache) clear() {
 	c.seed = rand.Uint64()
 }
 
-// cut returns the list of count frames that b begins with, to be pushed on a stack. The size is 0 if b
-// does not have all of it and 7 bytes more.
+// cut returns the list of count frames that b begins with, to be pushed on a stack. The size is 0
+// if b does not have all of it and 7 bytes more.
 func (c *listCache) cut(b []byte, count int, stack uint32) (l frameList) {
 	if count < minList {
 		return l

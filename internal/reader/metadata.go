@@ -14,10 +14,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Metadata returns gotach's metadata. All fields are nil for a file of another writer.
-// Metadata leaves out kinds that this version does not know; MetadataObjects returns them.
-// The goroutines are in ascending order of their ids, each once. The session of an unfinished file has
-// the counts from shortly before its end. The only error is a [*FormatError] for damaged metadata.
+// Metadata returns gotach's metadata. All fields are nil for a file of another writer. Metadata
+// leaves out kinds that this version does not know; MetadataObjects returns them. The goroutines
+// are in ascending order of their ids, each once. The session of an unfinished file has the counts
+// from shortly before its end. The only error is a [*FormatError] for damaged metadata.
 func (r *Reader) Metadata() (*tachyon.Metadata, error) {
 	m, err := r.strings(true)
 	if err != nil {

@@ -49,9 +49,9 @@ const (
 	// any profiler. It limits the memory that is allocated before a record's frames are read.
 	maxDepth = 1 << 20
 
-	// Threads and stacks may take stateBase bytes plus stateFactor times the file's size. A hundred thousand
-	// waiting goroutines compress to about 5 bytes each and need 50 bytes each here. A malicious file could
-	// need a thousand times more.
+	// Threads and stacks may take stateBase bytes plus stateFactor times the file's size. A hundred
+	// thousand waiting goroutines compress to about 5 bytes each and need 50 bytes each here. A
+	// malicious file could need a thousand times more.
 	stateBase   = 32 << 20
 	stateFactor = 128
 
@@ -157,7 +157,8 @@ func (t *numbered) begin() bool {
 // time start, in µs.
 func (n *numbering) find(id uint64, interpreter uint32, start uint64) error {
 	key := threadKey{id, interpreter}
-	// The next threads are usually those of the previous tick: profilers sample threads in about the same order at each.
+	// The next threads are usually those of the previous tick: profilers sample threads in about
+	// the same order at each.
 	for i, at := 0, n.last; i < min(near, len(n.threads)); i++ {
 		if n.threads[at].threadKey == key {
 			n.last = at

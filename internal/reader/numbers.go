@@ -1,7 +1,8 @@
 package reader
 
-// Numbers gives numbers to ids, of which most are successive, as those of goroutines. So most look-ups take no hash, and an id takes
-// some 7 bytes, or 120 if its 15 neighbours have none. K is the id divided by 16, and what else tells ids apart. The zero value is empty.
+// Numbers gives numbers to ids, of which most are successive, as those of goroutines. So most
+// look-ups take no hash, and an id takes some 7 bytes, or 120 if its 15 neighbours have none. K is
+// the id divided by 16, and what else tells ids apart. The zero value is empty.
 type Numbers[K comparable] struct {
 	groups map[K]*[16]uint32
 	at     K // the group used last

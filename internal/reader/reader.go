@@ -1,6 +1,7 @@
-// Package reader decodes files in the Tachyon format, in both layouts and byte orders. Package tachyon describes the format and
-// has its types. Package stream is above this one: it joins files and adds labels. The public package of this name, at the
-// root, is for programs that compute something from profiles, and uses both.
+// Package reader decodes files in the Tachyon format, in both layouts and byte orders. Package
+// tachyon describes the format and has its types. Package stream is above this one: it joins files
+// and adds labels. The public package of this name, at the root, is for programs that compute
+// something from profiles, and uses both.
 //
 //	r, err := reader.Open("app.tach")
 //	if err != nil { … }
@@ -13,28 +14,31 @@
 //		}
 //	}
 //
-// [Reader.Batches] yields them with numbers in place of stacks, which is faster. Times are in microseconds. A file that
-// is being written, or whose program was killed, is read with the journal beside it; see
-// [Reader.Unfinished].
+// [Reader.Batches] yields them with numbers in place of stacks, which is faster. Times are in
+// microseconds. A file that is being written, or whose program was killed, is read with the journal
+// beside it; see [Reader.Unfinished].
 //
 // # Damaged files
 //
-// Files are not trusted. A damaged file causes a [*FormatError] with the offset, never a
-// panic. Memory is limited: the tables take at most about twenty times their size in the
-// file, and the goroutines of [Reader.Metadata] at most about 50 MiB plus 200 times the file's size. Samples are decoded as a stream. Decompression takes at most 16 MiB (a window of
-// 8 MiB), and the threads' stacks take at most 32 MiB plus 128 times the file's size. Time
-// is not limited: it grows with the decompressed size, which can be 30,000 times that of
-// the file. A program that accepts files from strangers should limit the number of samples.
+// Files are not trusted. A damaged file causes a [*FormatError] with the offset, never a panic.
+// Memory is limited: the tables take at most about twenty times their size in the file, and the
+// goroutines of [Reader.Metadata] at most about 50 MiB plus 200 times the file's size. Samples are
+// decoded as a stream. Decompression takes at most 16 MiB (a window of 8 MiB), and the threads'
+// stacks take at most 32 MiB plus 128 times the file's size. Time is not limited: it grows with the
+// decompressed size, which can be 30,000 times that of the file. A program that accepts files from
+// strangers should limit the number of samples.
 //
 // In CPython's layout the Reader accepts the same files as CPython's own reader, with two
-// exceptions: CPython treats an unknown compression as none and accepts any times, the Reader returns an error, for
-// times if they are after [tachyon.MaxTime]. In the document's layout, gotach's default, every count, size and offset must be right.
+// exceptions: CPython treats an unknown compression as none and accepts any times, the Reader
+// returns an error, for times if they are after [tachyon.MaxTime]. In the document's layout,
+// gotach's default, every count, size and offset must be right.
 //
 // # Files
 //
 // Most use only those after them.
 //
-//   - follow.go, follow_samples.go, follow_facts.go, follow_source.go: a file that is being written, again and again
+//   - follow.go, follow_samples.go, follow_facts.go, follow_source.go: a file that is being
+//     written, again and again
 //   - stream.go: Stream, which is what can be asked of a file or of a part of one
 //   - unfinished.go: file and journal read as one
 //   - samples.go: samples one by one
@@ -44,7 +48,8 @@
 //   - zstd.go, ahead.go: decompression, in a goroutine of its own
 //   - reader.go, tables.go: Open, header, footer, strings and frames
 //   - errors.go: what is wrong with a file, and at which offset
-//   - source_mmap.go, source_mmap_linux.go, source_mmap_other.go, source_plain.go, source.go: where bytes come from
+//   - source_mmap.go, source_mmap_linux.go, source_mmap_other.go, source_plain.go, source.go: where
+//     bytes come from
 package reader
 
 import (
@@ -91,10 +96,9 @@ type tables struct {
 	spare  []tableString // strings after the last one that a frame uses; metadata are among them
 }
 
-// Open opens a file. On Unix it maps the file into memory; on other systems it reads the
-// file as needed. It opens no pipe or device, except one that this process has open, such as /dev/stdin; that is
-// read as a whole. If the file is truncated while it
-// is open, reading returns an error.
+// Open opens a file. On Unix it maps the file into memory; on other systems it reads the file as
+// needed. It opens no pipe or device, except one that this process has open, such as /dev/stdin;
+// that is read as a whole. If the file is truncated while it is open, reading returns an error.
 //
 // Open reads an unfinished file in its present state together with its journal, which is
 // app.tach.journal for app.tach. The writer may be running. Without a journal the error
@@ -114,8 +118,8 @@ func Open(path string) (r *Reader, err error) {
 	return nil, err
 }
 
-// OpenIn is Open for a file below root, in a folder to which others may write. The file must be a regular one. Symbolic links
-// do not lead out of root, and neither the file nor its journal is one.
+// OpenIn is Open for a file below root, in a folder to which others may write. The file must be a
+// regular one. Symbolic links do not lead out of root, and neither the file nor its journal is one.
 func OpenIn(root *os.Root, name string) (r *Reader, err error) {
 	for range 5 {
 		f, info, err2 := infile.OpenIn(root, name, os.O_RDONLY)
@@ -181,9 +185,10 @@ func (r *Reader) Statistics() *tachyon.Statistics { return r.stats }
 // it. The Reader owns the slice; the caller must not change it.
 func (r *Reader) Frames() []tachyon.Frame { return r.loaded().frames }
 
-// Compact frees the memory of the file's tables. They are read again when they are needed. If that fails, for example
-// because the file was truncated or the Reader closed meanwhile, the file has no frames from then on. Compact is for programs that open very many
-// files. It does nothing if the file is unfinished.
+// Compact frees the memory of the file's tables. They are read again when they are needed. If that
+// fails, for example because the file was truncated or the Reader closed meanwhile, the file has no
+// frames from then on. Compact is for programs that open very many files. It does nothing if the
+// file is unfinished.
 func (r *Reader) Compact() {
 	if !r.unfinished {
 		r.tables.Store(nil)
@@ -278,7 +283,8 @@ func (r *Reader) openFinished() error {
 	return r.readTables(end)
 }
 
-// copyTables returns a copy of a part of the file, so that frames and strings stay valid after Close.
+// copyTables returns a copy of a part of the file, so that frames and strings stay valid after
+// Close.
 func (r *Reader) copyTables(from, to int64) ([]byte, error) {
 	if n := to - from; n > maxTables {
 		return nil, r.errorAt(from, "tables of %d bytes are larger than the limit of %d", n, maxTables)

@@ -12,8 +12,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// findSection looks for the record section, which ends at the file offset end. It returns the offset
-// at which the bytes before it end.
+// findSection looks for the record section, which ends at the file offset end. It returns the
+// offset at which the bytes before it end.
 func (r *Reader) findSection(strings []tableString, end int64) (int64, error) {
 	for i := len(strings) - 1; i >= 0; i-- {
 		kind, ok := metadataKind(strings[i].text)
@@ -38,9 +38,9 @@ func (r *Reader) findSection(strings []tableString, end int64) (int64, error) {
 }
 
 // Goroutines yields the metadata of goroutines in the order of the file, without keeping them. A
-// goroutine may come in several parts; see [tachyon.Records]. Metadata has them all together. A part is
-// valid until the next iteration; its labels may be kept. An error comes with a nil goroutine and ends
-// the iteration. It is a [*FormatError] if the file is damaged.
+// goroutine may come in several parts; see [tachyon.Records]. Metadata has them all together. A
+// part is valid until the next iteration; its labels may be kept. An error comes with a nil
+// goroutine and ends the iteration. It is a [*FormatError] if the file is damaged.
 func (r *Reader) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	return each(func(pass func(*tachyon.Goroutine) error) error {
 		if err := r.oldGoroutines(pass); err != nil {
@@ -72,8 +72,9 @@ func (r *Reader) Objects() iter.Seq2[*tachyon.Object, error] {
 	})
 }
 
-// Stops yields how often goroutines stopped running, in order of time, about a second at a time. A *Stops is valid until the next
-// one. There may be several with the same Until. An error comes with nil and ends the iteration.
+// Stops yields how often goroutines stopped running, in order of time, about a second at a time. A
+// *Stops is valid until the next one. There may be several with the same Until. An error comes with
+// nil and ends the iteration.
 func (r *Reader) Stops() iter.Seq2[*tachyon.Stops, error] {
 	return each(func(pass func(*tachyon.Stops) error) error {
 		return r.blocks(func(b []byte) (int, error) { return decode.Stops(b, pass) })
@@ -123,8 +124,8 @@ func (r *Reader) FirstWeights() ([]FirstWeight, error) {
 	return lastOfEach(list, func(w FirstWeight) uint64 { return w.Goroutine }), nil
 }
 
-// oldGoroutines calls yield with the goroutines that are in a metadata string, as they were before there was
-// a record section. It returns yield's error errStop as it is.
+// oldGoroutines calls yield with the goroutines that are in a metadata string, as they were before
+// there was a record section. It returns yield's error errStop as it is.
 func (r *Reader) oldGoroutines(yield func(*tachyon.Goroutine) error) error {
 	for _, s := range r.loaded().spare {
 		kind, ok := metadataKind(s.text)

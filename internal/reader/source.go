@@ -38,8 +38,8 @@ func readAll(r io.Reader) (source, error) {
 	return memory{bytes.NewReader(b)}, nil
 }
 
-// resolved returns a path with symbolic links followed: the journal is beside the file itself. A link such as
-// /proc/PID/root leads elsewhere than its text says, and is kept.
+// resolved returns a path with symbolic links followed: the journal is beside the file itself. A
+// link such as /proc/PID/root leads elsewhere than its text says, and is kept.
 func resolved(path string) string {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {

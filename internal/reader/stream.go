@@ -9,9 +9,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A Stream is the samples of a profile, with what is known of them: a file (*[Reader]), or a part of one. Goroutines and objects can
-// be most of a file, so they are read one by one. All methods may be called many times, and what they yield begins anew each time.
-// The Stream owns the results, and the caller must not change them.
+// A Stream is the samples of a profile, with what is known of them: a file (*[Reader]), or a part
+// of one. Goroutines and objects can be most of a file, so they are read one by one. All methods
+// may be called many times, and what they yield begins anew each time. The Stream owns the results,
+// and the caller must not change them.
 type Stream interface {
 	Header() tachyon.Header
 	Frames() []tachyon.Frame              // the frames of stacks are indices into it

@@ -17,9 +17,9 @@ type tableString struct {
 	text   string
 }
 
-// readTables reads strings, frames and statistics, which end at the file offset end, where the footer
-// is. It compares counts with the number of bytes before it allocates memory for them. It does not
-// read the record section, which can be larger than all of them.
+// readTables reads strings, frames and statistics, which end at the file offset end, where the
+// footer is. It compares counts with the number of bytes before it allocates memory for them. It
+// does not read the record section, which can be larger than all of them.
 func (r *Reader) readTables(end int64) error {
 	base, frames := int64(r.header.StringOffset), int64(r.header.FrameOffset)
 	strict := r.header.Layout == tachyon.Document
@@ -95,9 +95,9 @@ func (r *Reader) readStrings(b []byte, base int64) (list []tableString, n int, e
 	return list, n, nil
 }
 
-// readFrames reads the frame table at the start of b. base is its offset in the file. It
-// returns the frames, the length n of the table in bytes and the number of strings up to the last one
-// that a frame uses.
+// readFrames reads the frame table at the start of b. base is its offset in the file. It returns
+// the frames, the length n of the table in bytes and the number of strings up to the last one that
+// a frame uses.
 func (r *Reader) readFrames(b []byte, base int64, strings []tableString) (list []tachyon.Frame, n, used int, err error) {
 	shortest := 3 // bytes of an entry
 	if r.header.Layout == tachyon.CPython315 {
@@ -129,7 +129,8 @@ type entry struct {
 	err error
 }
 
-// frame decodes the entry. It returns the frame without its strings, and their indices into the table of so many strings.
+// frame decodes the entry. It returns the frame without its strings, and their indices into the
+// table of so many strings.
 func (e *entry) frame(layout tachyon.Layout, strings int) (f tachyon.Frame, file, fn int) {
 	file, fn = e.index(strings), e.index(strings)
 	f.Line = e.int32()

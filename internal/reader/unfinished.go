@@ -15,9 +15,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Unfinished reports whether the file had no header when it was opened. In that case its
-// writer was running or had been killed. The Reader has all samples up to that moment, from
-// the file and from the journal beside it, one more of each goroutine that waited then, and the provisional metadata of the writer.
+// Unfinished reports whether the file had no header when it was opened. In that case its writer was
+// running or had been killed. The Reader has all samples up to that moment, from the file and from
+// the journal beside it, one more of each goroutine that waited then, and the provisional metadata
+// of the writer.
 func (r *Reader) Unfinished() bool { return r.unfinished }
 
 // A spliced source is an unfinished file with the header and the tail that the file would
@@ -126,8 +127,8 @@ func (t *Tally) Extend(st *unfinished.State) {
 	st.Records, t.Samples = append(slices.Clip(st.Records), t.waits...), t.Samples+t.waiting
 }
 
-// Tally reads all samples of an unfinished file, whose header need not have the right counts. It returns an error if there are fewer
-// than the journal counts at p.
+// Tally reads all samples of an unfinished file, whose header need not have the right counts. It
+// returns an error if there are fewer than the journal counts at p.
 func (r *Reader) Tally(p journal.Point) (t Tally, err error) {
 	d := r.newDecoder(tachyon.MaxTime)
 	d.uncounted = true
@@ -151,8 +152,9 @@ func (r *Reader) Tally(p journal.Point) (t Tally, err error) {
 	return t, nil
 }
 
-// waits adds a sample for each goroutine that waited when the journal had its latest progress. The sampler knew it then, but a long wait has a
-// sample only about once a second, and at its end. [tachyon.Records] says how a reader knows that a goroutine has not ended.
+// waits adds a sample for each goroutine that waited when the journal had its latest progress. The
+// sampler knew it then, but a long wait has a sample only about once a second, and at its end.
+// [tachyon.Records] says how a reader knows that a goroutine has not ended.
 func (r *Reader) waits(t *Tally, threads []numbered, latest []tachyon.Status) {
 	m, err := r.Overview()
 	if err != nil || m.Session == nil || m.Session.Unwritten > 0 { // where samples were dropped, ends of goroutines were too

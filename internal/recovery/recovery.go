@@ -27,10 +27,10 @@ type Result struct {
 	Cut      string // what is left out because the journal is damaged; "": nothing
 }
 
-// Finish finishes the profile at path in place and then deletes its journal. Before that it reads the whole
-// profile. What is damaged in the journal is left out, and Result.Cut says it. If Finish is interrupted, it can be
-// called again. The error wraps ErrBusy if the writer is still running. Finish returns an error if there is no journal.
-// After an error the journal is still there.
+// Finish finishes the profile at path in place and then deletes its journal. Before that it reads
+// the whole profile. What is damaged in the journal is left out, and Result.Cut says it. If Finish
+// is interrupted, it can be called again. The error wraps ErrBusy if the writer is still running.
+// Finish returns an error if there is no journal. After an error the journal is still there.
 func Finish(path string) (Result, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

@@ -15,8 +15,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A trial finishes a profile from a journal that may be damaged: it finishes it, reads it, and leaves out more until it can be
-// read to its end.
+// A trial finishes a profile from a journal that may be damaged: it finishes it, reads it, and
+// leaves out more until it can be read to its end.
 type trial struct {
 	f       *os.File
 	st      *unfinished.State // what is kept
@@ -102,7 +102,8 @@ func (t *trial) try(n int) error {
 		t.samples += t.ends[n-1].samples
 	}
 	t.kept = len(t.st.Records)
-	// Only a reader knows the number of threads. Until then the file is not finished for others: see Finish.
+	// Only a reader knows the number of threads. Until then the file is not finished for others:
+	// see Finish.
 	if err := t.write(math.MaxUint32); err != nil {
 		return err
 	}
@@ -146,7 +147,8 @@ func (t *trial) write(threads uint32) error {
 	return err
 }
 
-// scan returns the ends of the records at the start of b. It does not know the threads' stacks, so it checks only lengths.
+// scan returns the ends of the records at the start of b. It does not know the threads' stacks, so
+// it checks only lengths.
 func scan(b []byte) (list []end) {
 	at, samples := 0, uint64(0)
 	number := func() (v uint64, ok bool) {

@@ -11,14 +11,16 @@ import (
 	"github.com/gotach/profiler/internal/journal"
 )
 
-// Belongs reports whether a path is that of an output's file or journal, of any number. Both are absolute. It follows symbolic links.
+// Belongs reports whether a path is that of an output's file or journal, of any number. Both are
+// absolute. It follows symbolic links.
 func Belongs(output, path string) bool {
 	output, path = real(output), real(path)
 	base := strings.TrimSuffix(filepath.Base(path), journal.Suffix)
 	return filepath.Dir(output) == filepath.Dir(path) && (base == filepath.Base(output) || journal.Number(filepath.Base(output), base) > 0)
 }
 
-// Same reports whether two absolute paths are those of one file, which may not exist yet. It follows symbolic links.
+// Same reports whether two absolute paths are those of one file, which may not exist yet. It
+// follows symbolic links.
 func Same(a, b string) bool { return real(a) == real(b) }
 
 // real returns an absolute path without symbolic links. The file may not exist yet.
@@ -67,7 +69,8 @@ func (f file) there() bool {
 		now.Size() == f.info.Size() && now.ModTime().Equal(f.info.ModTime())
 }
 
-// prune deletes the oldest files until the others are within the limits, and likewise of those that are kept for a reason.
+// prune deletes the oldest files until the others are within the limits, and likewise of those that
+// are kept for a reason.
 func (w *Writer) prune() (failed error) {
 	var count [2]int
 	var bytes [2]int64

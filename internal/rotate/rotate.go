@@ -7,8 +7,8 @@
 // file is complete: it has its own start time and the frames of its samples. While it is
 // written it has its own journal.
 //
-// If a file can no longer be written, for example because the disk is full, the samples from then on
-// are dropped until a new file can be made. The old file is finished then.
+// If a file can no longer be written, for example because the disk is full, the samples from then
+// on are dropped until a new file can be made. The old file is finished then.
 package rotate
 
 import (
@@ -39,8 +39,8 @@ type Options struct {
 	Keep      int
 	KeepBytes int64
 
-	// OneFile says that there is no further file if the first one cannot be written. Then the methods
-	// return its error.
+	// OneFile says that there is no further file if the first one cannot be written. Then the
+	// methods return its error.
 	OneFile bool
 
 	Writer writer.Options // options of each file; Start is that of the first one
@@ -51,7 +51,8 @@ type Options struct {
 	// Failed is called with errors that no method returns: a file could not be begun,
 	// finished or deleted. It may be called from any goroutine.
 	Failed func(error)
-	// Deleting is called before unfinished files of programs that were killed are deleted, because there are too many.
+	// Deleting is called before unfinished files of programs that were killed are deleted, because
+	// there are too many.
 	Deleting func(paths []string)
 }
 
@@ -96,14 +97,16 @@ const maxSamples = math.MaxUint32 - 1<<24
 // retryAfter is the time in µs of samples after which the Writer again tries to begin a file.
 const retryAfter = 10_000_000
 
-// The times in µs of samples after which the Writer tries to begin a new file, if nothing can be written. It waits longer
-// if the latest file could not be written for long either: on a disk that is nearly full there would be many small files.
+// The times in µs of samples after which the Writer tries to begin a new file, if nothing can be
+// written. It waits longer if the latest file could not be written for long either: on a disk that
+// is nearly full there would be many small files.
 const (
 	minWait = 1_000_000
 	maxWait = 64_000_000
 )
 
-// maxFaults is the number of faults after which a session without Every and Bytes ends: it keeps all its files.
+// maxFaults is the number of faults after which a session without Every and Bytes ends: it keeps
+// all its files.
 const maxFaults = 100
 
 // Create begins the first file. Without Every and Bytes this is the file at path; writer.Create
@@ -238,7 +241,8 @@ func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	return n, cmp.Or(w.fault(err), unknown)
 }
 
-// fault takes an error of the file. It returns nil if the session goes on without the file, else the error.
+// fault takes an error of the file. It returns nil if the session goes on without the file, else
+// the error.
 func (w *Writer) fault(err error) error {
 	if err == nil || w.w.Err() == nil || w.o.OneFile || !w.o.split() && w.faults == maxFaults {
 		return err
@@ -254,7 +258,8 @@ func (w *Writer) fault(err error) error {
 	return nil
 }
 
-// WriteRecords adds records to the file, to the progress why the file is kept. While nothing can be written it keeps only the progress, in the journal.
+// WriteRecords adds records to the file, to the progress why the file is kept. While nothing can be
+// written it keeps only the progress, in the journal.
 func (w *Writer) WriteRecords(r *tachyon.Records) error {
 	if r.Progress != nil {
 		r.Progress.Kept = w.reason(w.start, w.last)
@@ -295,8 +300,8 @@ func (w *Writer) Full() bool {
 // the new file is made, Next calls ended. The goroutine calls the function that ended
 // returns, which adds the old file's metadata.
 //
-// If no new file can be made, the Writer continues the old one and calls Failed. If the old one takes no
-// more samples, these are dropped until Next succeeds.
+// If no new file can be made, the Writer continues the old one and calls Failed. If the old one
+// takes no more samples, these are dropped until Next succeeds.
 func (w *Writer) Next(start uint64, ended func() (finish func(*writer.Writer) error)) {
 	f, err := w.begin(start)
 	if err != nil && w.broken { // Failed has been called
@@ -331,7 +336,8 @@ func (w *Writer) fail(err error) {
 	})
 }
 
-// end finishes a file with the samples between two times, in µs, and then deletes the oldest files beyond the limits.
+// end finishes a file with the samples between two times, in µs, and then deletes the oldest files
+// beyond the limits.
 func (w *Writer) end(f *writer.Writer, path string, from, to uint64, finish func(*writer.Writer) error) error {
 	w.Ending = w.reason(from, to)
 	err := finish(f)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The least values of Every, Bytes and KeepBytes that people may set. The writer's buffer holds half a megabyte of samples before
-// compression, so smaller files would not be exact.
+// The least values of Every, Bytes and KeepBytes that people may set. The writer's buffer holds
+// half a megabyte of samples before compression, so smaller files would not be exact.
 const (
 	MinEvery     = time.Second
 	MinBytes     = 1_000_000
@@ -47,7 +47,8 @@ func ParseSplit(s string) (every time.Duration, bytes int64, err error) {
 	return every, bytes, err
 }
 
-// ParseKept parses Keep and KeepBytes: a number of files, a size, or both with a comma between them. What is not there has its usual value.
+// ParseKept parses Keep and KeepBytes: a number of files, a size, or both with a comma between
+// them. What is not there has its usual value.
 func ParseKept(s string) (files int, bytes int64, err error) {
 	for item := range strings.SplitSeq(s, ",") {
 		item = strings.TrimSpace(item)

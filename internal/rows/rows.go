@@ -1,4 +1,5 @@
-// Package rows makes samples of CPU time that no goroutine used: for the sources of a session, and for recordings from outside.
+// Package rows makes samples of CPU time that no goroutine used: for the sources of a session, and
+// for recordings from outside.
 package rows
 
 import (
@@ -73,8 +74,8 @@ func (r *Rows) Begin(t time.Duration) {
 	}
 }
 
-// Add gives CPU time to a kind. The row's frame is the outermost one of its stacks; a stack may have no other. Add
-// keeps the stack.
+// Add gives CPU time to a kind. The row's frame is the outermost one of its stacks; a stack may
+// have no other. Add keeps the stack.
 func (r *Rows) Add(kind Kind, stack []uint32, cpu time.Duration) {
 	if cpu <= 0 {
 		return

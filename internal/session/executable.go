@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// An executable is what the metadata say of the running program's file: readers find its symbols by it. All fields except
-// the path are zero if that file is not ELF.
+// An executable is what the metadata say of the running program's file: readers find its symbols by
+// it. All fields except the path are zero if that file is not ELF.
 type executable struct {
 	path                string
 	buildID             string // GNU's in hex, else Go's own
@@ -84,8 +84,8 @@ func readELF(r io.ReaderAt) (e executable) {
 	return e
 }
 
-// openELF reads the header and the section table. names is the section that has the names of sections. There are no
-// sections if header or table is missing or damaged.
+// openELF reads the header and the section table. names is the section that has the names of
+// sections. There are no sections if header or table is missing or damaged.
 func openELF(r io.ReaderAt) (f elfFile, sections []elfSection, names elfSection) {
 	head := make([]byte, 64) // the header of a 32-bit file has 52 bytes
 	if n, err := r.ReadAt(head, 0); n < 52 || n < len(head) && err != io.EOF || string(head[:4]) != "\x7fELF" {
@@ -132,8 +132,8 @@ func (f *elfFile) read(offset, n uint64) []byte {
 	return b
 }
 
-// text returns the text at a place of a section of names. It returns "" if the text is missing, or has more than most bytes with the
-// zero byte at its end.
+// text returns the text at a place of a section of names. It returns "" if the text is missing, or
+// has more than most bytes with the zero byte at its end.
 func (f *elfFile) text(names elfSection, at uint32, most uint64) string {
 	if uint64(at) >= names.size || names.kind == noBits {
 		return ""

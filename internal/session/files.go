@@ -26,7 +26,8 @@ type sink struct {
 
 var _ sampler.Sink = (*sink)(nil)
 
-// create makes the session's file, or with rotation its first file. failed is called when a file can no longer be written.
+// create makes the session's file, or with rotation its first file. failed is called when a file
+// can no longer be written.
 func create(path string, about *about, o writer.Options, failed func(error)) (*sink, error) {
 	c := about.config
 	out := &sink{about: about, names: objectNames{find: findVariables}}
@@ -55,7 +56,8 @@ func create(path string, about *about, o writer.Options, failed func(error)) (*s
 	return out, nil
 }
 
-// WriteRecords adds records to the file, objects with the names that are known, and those whose names have become known.
+// WriteRecords adds records to the file, objects with the names that are known, and those whose
+// names have become known.
 func (k *sink) WriteRecords(r *tachyon.Records) error {
 	if named := k.names.poll(); len(named) > 0 {
 		if err := k.Writer.WriteRecords(&tachyon.Records{Objects: named}); err != nil {
@@ -102,8 +104,8 @@ func (k *sink) discard(why error) error {
 	})
 }
 
-// complete writes the metadata of the nth part to its file, 0 if it is the whole session. unnamed are its objects that may
-// have names, kept says why the file is kept.
+// complete writes the metadata of the nth part to its file, 0 if it is the whole session. unnamed
+// are its objects that may have names, kept says why the file is kept.
 func complete(w *writer.Writer, about *about, n int, p *sampler.Part, names *objectNames, unnamed []tachyon.Object, kept string) error {
 	if d := p.Stats.Unwritten; d > 0 {
 		about.config.Logger().Warn("gotach: samples are missing, because they could not be written", "for", d.Round(time.Millisecond), "dropped", p.Stats.Dropped, "until", about.start.Add(p.End).Round(0))

@@ -40,9 +40,9 @@ func (k *second) WriteRecords(r *tachyon.Records) error {
 	return k.Copy.WriteRecords(r)
 }
 
-// Follow writes the samples of the running session to a second file too. The file has all about its goroutines
-// that the session's own file has. It can be read while it is written, unless a warning says why not. The error
-// wraps ErrNoSession if no session is running.
+// Follow writes the samples of the running session to a second file too. The file has all about its
+// goroutines that the session's own file has. It can be read while it is written, unless a warning
+// says why not. The error wraps ErrNoSession if no session is running.
 func Follow(path string) (*Following, error) {
 	s := active.Load()
 	if s == nil || !s.running.Load() {
@@ -86,8 +86,8 @@ func (s *Session) copy(f *writer.Writer) *rotate.Copy {
 	return s.nothing.Copy(f)
 }
 
-// Reach waits until the files of the running session have everything of the time before the call. If the session takes no samples at
-// present, it waits for five seconds.
+// Reach waits until the files of the running session have everything of the time before the call.
+// If the session takes no samples at present, it waits for five seconds.
 func Reach(ctx context.Context) {
 	if s := active.Load(); s != nil && s.running.Load() {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

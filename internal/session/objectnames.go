@@ -11,19 +11,20 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// Objects in variables of the program, such as a global lock, get the names of these variables. The names are in the
-// executable (variables.go). Whoever reads the profile may not have it, so the program looks the names up itself. A
-// goroutine does that while the session runs, so that the file of a killed program has the names too.
+// Objects in variables of the program, such as a global lock, get the names of these variables. The
+// names are in the executable (variables.go). Whoever reads the profile may not have it, so the
+// program looks the names up itself. A goroutine does that while the session runs, so that the file
+// of a killed program has the names too.
 
 const (
-	// The pause between two searches is at least searchEvery, and at least searchShare times as long as the previous
-	// search took. So searches take at most 0.2 % of a core.
+	// The pause between two searches is at least searchEvery, and at least searchShare times as
+	// long as the previous search took. So searches take at most 0.2 % of a core.
 	searchEvery = time.Second
 	searchShare = 500
 )
 
-// objectNames has the names of static objects: those in variables (tachyon.Object.Static is not 0). The session's sink
-// calls its methods, one at a time. Only finish and reason may run at any time.
+// objectNames has the names of static objects: those in variables (tachyon.Object.Static is not 0).
+// The session's sink calls its methods, one at a time. Only finish and reason may run at any time.
 type objectNames struct {
 	find    func([]tachyon.Object) (map[uint64]Variable, error)
 	known   map[uint64]Variable // by link-time address
@@ -58,7 +59,8 @@ func (n *objectNames) name(list []tachyon.Object) {
 	}
 }
 
-// poll begins a search if one is due, and does not wait for it. It returns objects whose names have become known.
+// poll begins a search if one is due, and does not wait for it. It returns objects whose names have
+// become known.
 func (n *objectNames) poll() (named []tachyon.Object) {
 	if n.search != nil {
 		select {
@@ -101,7 +103,8 @@ func (n *objectNames) take(s *search) (named []tachyon.Object) {
 	return slices.DeleteFunc(list, func(o tachyon.Object) bool { return o.Symbol == "" })
 }
 
-// cut is called when a new file begins. It returns the objects of the file before that have no name yet.
+// cut is called when a new file begins. It returns the objects of the file before that have no name
+// yet.
 func (n *objectNames) cut() []tachyon.Object {
 	list := n.waiting
 	n.waiting = nil
@@ -115,8 +118,9 @@ func (n *objectNames) settle() {
 	}
 }
 
-// finish finds the names of the objects that cut has returned, and writes them to their file. It may run while other
-// methods do: with rotation, the old file is finished while the new one is written.
+// finish finds the names of the objects that cut has returned, and writes them to their file. It
+// may run while other methods do: with rotation, the old file is finished while the new one is
+// written.
 func (n *objectNames) finish(w *writer.Writer, list []tachyon.Object) error {
 	if len(list) == 0 {
 		return nil

@@ -22,8 +22,8 @@ import (
 // ErrActive is profiler.ErrActive.
 var ErrActive = errors.New("another session is running in this program")
 
-// WrapSink, if not nil, returns the sink that the sampler gets instead of the session's. Tests set it to see what the sampler
-// writes.
+// WrapSink, if not nil, returns the sink that the sampler gets instead of the session's. Tests set
+// it to see what the sampler writes.
 var WrapSink func(sampler.Sink) sampler.Sink
 
 // active is the session that is running now, or nil.
@@ -132,8 +132,8 @@ func (s *Session) createFile(o writer.Options) (sampler.Sink, error) {
 	return out, nil
 }
 
-// targets returns the exports with their whole paths, without those that would replace a profile of the session, a journal
-// or another export. It warns of these.
+// targets returns the exports with their whole paths, without those that would replace a profile of
+// the session, a journal or another export. It warns of these.
 func (s *Session) targets() (list []hook.Target) {
 	for _, t := range s.config.Exports {
 		t.Path = whole(expand(t.Path, s.about.start))

@@ -63,8 +63,8 @@ func declared(d *ast.FuncDecl) string {
 	}
 }
 
-// holds reports whether a line of a function is here. A function may be one without a name inside of the declared one:
-// app.F.func1, or app.G.F.func1 if the compiler put F into G.
+// holds reports whether a line of a function is here. A function may be one without a name inside
+// of the declared one: app.F.func1, or app.G.F.func1 if the compiler put F into G.
 func (e extent) holds(function string, line int) bool {
 	if line < e.from || line > e.to {
 		return false

@@ -1,5 +1,5 @@
-// Package source reads the source files that a profile names. Profiles come from strangers, and what is read may be
-// sent to others: so a name alone is no reason to read a file.
+// Package source reads the source files that a profile names. Profiles come from strangers, and
+// what is read may be sent to others: so a name alone is no reason to read a file.
 package source
 
 import (
@@ -41,8 +41,9 @@ type root struct {
 	module string // the path of the module that it is, with which such names of its files begin; "" if it is unknown
 }
 
-// Usual returns a reader for the case that the user has said nothing. It reads Go files of the module of the present folder, of
-// GOROOT and of the module cache, and shows only functions that are where the profile says.
+// Usual returns a reader for the case that the user has said nothing. It reads Go files of the
+// module of the present folder, of GOROOT and of the module cache, and shows only functions that
+// are where the profile says.
 func Usual() *Reader {
 	r := &Reader{}
 	if wd, err := os.Getwd(); err == nil {
@@ -85,7 +86,8 @@ func (r *Reader) add(dir string, cache bool) bool {
 	return err == nil
 }
 
-// moduleRoot returns the nearest folder above dir that has a go.mod, or dir itself; "" if there is none.
+// moduleRoot returns the nearest folder above dir that has a go.mod, or dir itself; "" if there is
+// none.
 func moduleRoot(dir string) string {
 	for {
 		if fi, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && fi.Mode().IsRegular() {
@@ -110,7 +112,8 @@ func modulePath(dir string) string {
 	return ""
 }
 
-// goroot returns GOROOT, "" if it is unknown. A gotach that was built with -trimpath does not know it, but the go command is in it.
+// goroot returns GOROOT, "" if it is unknown. A gotach that was built with -trimpath does not know
+// it, but the go command is in it.
 func goroot() string {
 	if build.Default.GOROOT != "" {
 		return build.Default.GOROOT
@@ -190,7 +193,8 @@ func (f *File) Shows(function string, line int) bool {
 	return true
 }
 
-// Text returns the text of a file if one of the frames that a profile has in it may be shown, else nil.
+// Text returns the text of a file if one of the frames that a profile has in it may be shown, else
+// nil.
 func (r *Reader) Text(name string, in []tachyon.Frame) []byte {
 	if f := r.Read(name); f != nil && slices.ContainsFunc(in, func(x tachyon.Frame) bool { return f.Shows(x.Func, int(x.Line)) }) {
 		return f.Text

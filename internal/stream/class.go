@@ -49,19 +49,21 @@ func ClassOf(state string) Class {
 	return ClassOther
 }
 
-// Waits reports whether goroutines in a state wait: all but those on a CPU or without a core. Time without samples
-// is no wait.
+// Waits reports whether goroutines in a state wait: all but those on a CPU or without a core. Time
+// without samples is no wait.
 func Waits(state string) bool {
 	return ClassOf(state) != ClassOnCPU && state != NoCore && state != NotSeen
 }
 
-// Blocked is what reports and the page call the time of a goroutine that waits for something else than a core, outside system calls and C.
+// Blocked is what reports and the page call the time of a goroutine that waits for something else
+// than a core, outside system calls and C.
 const Blocked = "blocked"
 
 // Kinds are words for several states, as reports, "gotach top" and the page have them.
 var Kinds = []string{"on CPU", "in syscalls", Blocked, "I/O", "lock", "channel", "other wait", "syscall or C"}
 
-// IsKind reports whether a state is one of those that a word of [Kinds] stands for. Case does not matter.
+// IsKind reports whether a state is one of those that a word of [Kinds] stands for. Case does not
+// matter.
 func IsKind(word, state string) bool {
 	class := ClassOf(state)
 	switch strings.ToLower(word) {

@@ -10,19 +10,20 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A Copy is what a new file with all samples of a source says beside them. The source has Options.Markers and Options.Objects, and no
-// selection.
+// A Copy is what a new file with all samples of a source says beside them. The source has
+// Options.Markers and Options.Objects, and no selection.
 type Copy struct {
 	*Source
-	// Ended has the threads that have no samples after a file, by its number. The writer can forget them: there may be millions, most of them in
-	// one file. It is empty if there is one file.
+	// Ended has the threads that have no samples after a file, by its number. The writer can forget
+	// them: there may be millions, most of them in one file. It is empty if there is one file.
 	Ended   [][]reader.Thread
 	Objects []tachyon.Object // by ascending number
 
 	weights map[uint64]uint64 // of goroutines' first samples in several files, in µs, if that is not the interval
 }
 
-// Copy reads what is needed for a Copy: of several files all samples, to find out which goroutines are in which files.
+// Copy reads what is needed for a Copy: of several files all samples, to find out which goroutines
+// are in which files.
 func (s *Source) Copy() (*Copy, error) {
 	c := &Copy{Source: s, weights: map[uint64]uint64{}}
 	objects, err := s.Objects() // first, so that they have numbers in the order of the files
@@ -63,7 +64,8 @@ func (s *Source) Copy() (*Copy, error) {
 	return c, nil
 }
 
-// Stops yields how often goroutines stopped. Several processes are not in order of time, so of these it yields none.
+// Stops yields how often goroutines stopped. Several processes are not in order of time, so of
+// these it yields none.
 func (c *Copy) Stops() iter.Seq2[*tachyon.Stops, error] {
 	return func(yield func(*tachyon.Stops, error) bool) {
 		if c.ProcessCount() > 1 {
@@ -94,7 +96,8 @@ func (c *Copy) Stops() iter.Seq2[*tachyon.Stops, error] {
 // processKeys are what a goroutine of several processes has as labels; see tachyon.Session.Label.
 var processKeys = []string{"host", "pid", "process", "service", "version"}
 
-// processLabels returns labels that say which process a goroutine of a file is of, nil if nothing is known. The joined session cannot say it.
+// processLabels returns labels that say which process a goroutine of a file is of, nil if nothing
+// is known. The joined session cannot say it.
 func (p *Part) processLabels() map[string]string {
 	var set map[string]string
 	for _, k := range processKeys {
@@ -127,8 +130,9 @@ type copiedGoroutine struct {
 	labeled bool  // it has labels in what was yielded last
 }
 
-// EachGoroutine yields what the files say of the goroutines, file by file. A goroutine may come in several parts; see
-// [reader.Reader.Goroutines]. If the files are of several processes, the labels say which.
+// EachGoroutine yields what the files say of the goroutines, file by file. A goroutine may come in
+// several parts; see [reader.Reader.Goroutines]. If the files are of several processes, the labels
+// say which.
 func (c *Copy) EachGoroutine() iter.Seq2[*tachyon.Goroutine, error] {
 	if len(c.parts) == 1 {
 		return c.parts[0].Stream.Goroutines()
@@ -197,8 +201,8 @@ func (c *copying) part(file int, f *Part, g *tachyon.Goroutine, process map[stri
 	return part
 }
 
-// rest yields goroutines of which the files say nothing: with the labels of their process if there are several, and those whose first
-// samples have a weight of their own.
+// rest yields goroutines of which the files say nothing: with the labels of their process if there
+// are several, and those whose first samples have a weight of their own.
 func (c *copying) rest(yield func(*tachyon.Goroutine) bool) {
 	for i, f := range c.parts {
 		process := f.processLabels()

@@ -3,8 +3,8 @@ package stream
 // A Creator says where a goroutine was created. Both strings are empty if that is unknown.
 type Creator struct{ Func, At string }
 
-// Creators returns the creators so far. Number 0 is the unknown one. Equal creators of all files have the same
-// number.
+// Creators returns the creators so far. Number 0 is the unknown one. Equal creators of all files
+// have the same number.
 func (s *Source) Creators() []Creator { return s.creators.table.List }
 
 // KnowsCreators reports whether samples have creators (Options.Creators).
@@ -28,7 +28,8 @@ func newCreatorNumbers() (c creatorNumbers) {
 
 // of returns the number of a creator.
 func (c *creatorNumbers) of(x Creator) uint32 {
-	// There are many goroutines and few creators. The strings of a block are the same ones, so this is quick.
+	// There are many goroutines and few creators. The strings of a block are the same ones, so this
+	// is quick.
 	for i := range c.latest {
 		if c.latest[i].Creator == x {
 			return c.latest[i].number

@@ -19,7 +19,8 @@ type pipe struct {
 	factsErr error
 }
 
-// spares are batches that may be filled again. The latest one is taken first: it is most likely in the caches.
+// spares are batches that may be filled again. The latest one is taken first: it is most likely in
+// the caches.
 type spares struct {
 	lock sync.Mutex
 	list []*reader.Batch
@@ -55,7 +56,8 @@ type pipes struct {
 }
 
 const (
-	// queue is the usual number of batches that wait for the loop, of each file. A batch takes 64 KB.
+	// queue is the usual number of batches that wait for the loop, of each file. A batch takes
+	// 64 KB.
 	queue = 128
 	// maxAhead is how much memory files take that are decoded ahead, in bytes. One file is always
 	// decoded ahead.

@@ -9,8 +9,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// facts are what a file says about its goroutines, apart from samples. Each decoding of a file reads them first, and looks
-// each goroutine up when its first sample comes. They take some 25 bytes for each, or 120 if few ids are successive.
+// facts are what a file says about its goroutines, apart from samples. Each decoding of a file
+// reads them first, and looks each goroutine up when its first sample comes. They take some
+// 25 bytes for each, or 120 if few ids are successive.
 type facts struct {
 	list  []fact
 	index reader.Numbers[uint64] // indices into list + 1
@@ -89,7 +90,8 @@ func (f *facts) find(id uint64) *fact {
 	return nil
 }
 
-// of returns the fact about a goroutine. It adds one if there is none. It is valid until the next one is added.
+// of returns the fact about a goroutine. It adds one if there is none. It is valid until the next
+// one is added.
 func (f *facts) of(id uint64) *fact {
 	n := f.index.Of(id>>4, id)
 	if *n == 0 {

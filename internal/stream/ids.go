@@ -1,7 +1,7 @@
 package stream
 
-// An idSet is a set of goroutine ids. Ids are nearly successive numbers, so it takes about a bit for
-// each. The zero value is empty.
+// An idSet is a set of goroutine ids. Ids are nearly successive numbers, so it takes about a bit
+// for each. The zero value is empty.
 type idSet struct {
 	chunks map[uint64]*[8]uint64
 	at     uint64 // number of the chunk that was used last
@@ -41,8 +41,8 @@ func (s *idSet) add(id uint64) bool {
 	return true
 }
 
-// Names give goroutines of different processes different ids. Those of the second process have apart added to
-// them, those of the third one twice that, and so on.
+// Names give goroutines of different processes different ids. Those of the second process have
+// apart added to them, those of the third one twice that, and so on.
 type Names struct {
 	one    bool // all files are of one process
 	number map[Process]uint64
@@ -52,7 +52,8 @@ type Names struct {
 	of   map[Process][]idSet // ids in the process's files, by how often apart was added to them
 }
 
-// apart is what the ids of two successive processes differ by. No program starts so many goroutines.
+// apart is what the ids of two successive processes differ by. No program starts so many
+// goroutines.
 const apart = 1_000_000_000_000
 
 // newNames returns the names for the goroutines of files.
@@ -67,8 +68,8 @@ func newNames(parts []*Part) Names {
 	return n
 }
 
-// ID returns the id in the stream of a goroutine of a process. It is the same each time. Several goroutines
-// may ask at once for ids that were asked for before.
+// ID returns the id in the stream of a goroutine of a process. It is the same each time. Several
+// goroutines may ask at once for ids that were asked for before.
 func (n *Names) ID(p Process, id uint64) uint64 {
 	if n.one {
 		return id
@@ -95,7 +96,8 @@ func (n *Names) ID(p Process, id uint64) uint64 {
 	return id + uint64(level)*apart
 }
 
-// A Table numbers different values from 0, in the order in which they come first. The zero value is empty.
+// A Table numbers different values from 0, in the order in which they come first. The zero value is
+// empty.
 type Table[T comparable] struct {
 	List   []T // by number
 	number map[T]uint32

@@ -6,18 +6,19 @@ import (
 	"slices"
 )
 
-// Labels are the pprof labels of a goroutine for some time. They do not change. Equal labels of a file have one address,
-// if there are not very many different ones. There may be different ones for each goroutine, so they are not kept as a
-// map.
+// Labels are the pprof labels of a goroutine for some time. They do not change. Equal labels of a
+// file have one address, if there are not very many different ones. There may be different ones for
+// each goroutine, so they are not kept as a map.
 type Labels struct {
-	// Key is equal for equal labels. It has the keys in ascending order, each followed by its value; before each text
-	// is its length as a uvarint.
+	// Key is equal for equal labels. It has the keys in ascending order, each followed by its
+	// value; before each text is its length as a uvarint.
 	Key string
 }
 
-// A labelTable has the labels of a file's goroutines, by number. If goroutines have labels of their own, such as the
-// number of a request, a Labels for each would take much memory. So only the first ones are kept as such. Of the others
-// the table keeps texts, and makes Labels of them when they are needed.
+// A labelTable has the labels of a file's goroutines, by number. If goroutines have labels of their
+// own, such as the number of a request, a Labels for each would take much memory. So only the first
+// ones are kept as such. Of the others the table keeps texts, and makes Labels of them when they
+// are needed.
 type labelTable struct {
 	list   []*Labels
 	number map[string]uint32 // by key, of the latest ones; nil when all were added
@@ -30,14 +31,17 @@ type labelTable struct {
 }
 
 const (
-	// mostListed is the number of labels that are kept as such, and of the others that are known by key or made.
+	// mostListed is the number of labels that are kept as such, and of the others that are known by
+	// key or made.
 	mostListed = 1 << 14
-	// inTexts is added to the place in texts for a number. The place is the chunk's number * textChunk + the offset.
+	// inTexts is added to the place in texts for a number. The place is the chunk's number *
+	// textChunk + the offset.
 	inTexts   = 1 << 31
 	textChunk = 1 << 16
 )
 
-// add returns the number of labels + 1, and 0 if there are none. Equal labels mostly have one number.
+// add returns the number of labels + 1, and 0 if there are none. Equal labels mostly have one
+// number.
 func (t *labelTable) add(set map[string]string) uint32 {
 	if len(set) == 0 {
 		return 0
@@ -62,8 +66,9 @@ func (t *labelTable) add(set map[string]string) uint32 {
 	return n + 1
 }
 
-// text adds labels to texts and returns their number. A text is in one chunk. It has the number of labels, and for each the
-// number of its key, the length of its value, and its value. Numbers are uvarints.
+// text adds labels to texts and returns their number. A text is in one chunk. It has the number of
+// labels, and for each the number of its key, the length of its value, and its value. Numbers are
+// uvarints.
 func (t *labelTable) text(set map[string]string) uint32 {
 	b := binary.AppendUvarint(t.buf[:0], uint64(len(set)))
 	for k, v := range set {

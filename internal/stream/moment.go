@@ -14,8 +14,8 @@ type Moment struct {
 	daily bool          // after is the time on a clock
 }
 
-// ParseMoment returns the moment that a text says: a time since the start such as 10s, before the end such as
-// -30s, or on the local clock such as 15:04:05 or 2006-01-02 15:04:05. "" is no moment.
+// ParseMoment returns the moment that a text says: a time since the start such as 10s, before the
+// end such as -30s, or on the local clock such as 15:04:05 or 2006-01-02 15:04:05. "" is no moment.
 func ParseMoment(text string) (Moment, error) {
 	m := Moment{text: text}
 	if text == "" {
@@ -66,7 +66,8 @@ func (m Moment) since(start, length uint64) uint64 {
 	return uint64(m.after.Microseconds())
 }
 
-// At returns a moment in µs since the start of the header. It is an error if that is not in the profile.
+// At returns a moment in µs since the start of the header. It is an error if that is not in the
+// profile.
 func (s *Source) At(m Moment) (uint64, error) {
 	length, err := s.length()
 	if err != nil || m.text == "" {

@@ -39,7 +39,8 @@ func (n *objectNumbers) number(p Process, number int32) int32 {
 	return to
 }
 
-// Objects returns the objects of all files by their numbers in the stream. Options.Objects must be set.
+// Objects returns the objects of all files by their numbers in the stream. Options.Objects must be
+// set.
 func (s *Source) Objects() (map[int32]tachyon.Object, error) {
 	out := map[int32]tachyon.Object{}
 	for _, p := range s.parts {
@@ -61,8 +62,8 @@ func (s *Source) Objects() (map[int32]tachyon.Object, error) {
 }
 
 // EachObject calls use with what the files say of the objects, with their numbers in the stream. An
-// object may come several times; the last description counts. use should keep only what it needs: there may
-// be many.
+// object may come several times; the last description counts. use should keep only what it needs:
+// there may be many.
 func (s *Source) EachObject(use func(o *tachyon.Object)) error {
 	if !s.o.Objects {
 		return nil
@@ -100,5 +101,6 @@ var waitKinds = map[string]string{
 	"select":              tachyon.ObjectSelect,
 }
 
-// WaitKind returns the kind of object for which goroutines wait with a reason, as in tachyon.Object, "" if they wait for none.
+// WaitKind returns the kind of object for which goroutines wait with a reason, as in
+// tachyon.Object, "" if they wait for none.
 func WaitKind(reason string) string { return waitKinds[reason] }

@@ -116,9 +116,9 @@ func (p *Part) Begin(before *Part) {
 	p.End = p.Header.Start + p.Shift
 }
 
-// missing returns how many µs between a thread's samples in two files are in none of the files: from last, the time of its latest
-// sample in the files before, to begin, where the time for which its first sample in the part stands begins. said reports whether
-// begin is from the metadata.
+// missing returns how many µs between a thread's samples in two files are in none of the files:
+// from last, the time of its latest sample in the files before, to begin, where the time for which
+// its first sample in the part stands begins. said reports whether begin is from the metadata.
 func (p *Part) missing(last, begin uint64, said bool) uint64 {
 	// The previous sample may be in a file that is not among the files. The last file of a killed
 	// program may have no metadata; then a hole in the numbers tells.
@@ -137,8 +137,8 @@ func (s *Source) ProcessCount() int {
 	return len(seen)
 }
 
-// Processes yields a source for each process, in the order of their first files. It returns nil if all files are of one
-// process. A source is valid until the next one.
+// Processes yields a source for each process, in the order of their first files. It returns nil if
+// all files are of one process. A source is valid until the next one.
 func (s *Source) Processes() iter.Seq2[*Source, error] {
 	var order []Process
 	files := map[Process][]File{}

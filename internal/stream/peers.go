@@ -7,8 +7,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Peers returns the names of connections, listeners, pipes and files that goroutines wait for in [IO wait], by the number of the object
-// in the stream. Options.Objects must be set.
+// Peers returns the names of connections, listeners, pipes and files that goroutines wait for in
+// [IO wait], by the number of the object in the stream. Options.Objects must be set.
 func (s *Source) Peers() (map[int32]string, error) {
 	names := map[int32]string{}
 	err := s.EachObject(func(o *tachyon.Object) {
@@ -27,8 +27,9 @@ func ObjectOf(leaf *tachyon.Frame) int32 {
 	return 0
 }
 
-// IsPeer reports whether the name of a connection or file is the one that somebody asks for. want is a name such as "tcp 10.2.3.4:5432", or the
-// address or path in it, or only its host, or only a port such as ":5432".
+// IsPeer reports whether the name of a connection or file is the one that somebody asks for. want
+// is a name such as "tcp 10.2.3.4:5432", or the address or path in it, or only its host, or only a
+// port such as ":5432".
 func IsPeer(name, want string) bool {
 	if name == want {
 		return true
@@ -45,7 +46,8 @@ func IsPeer(name, want string) bool {
 	return want != "" && (want == at || want == own || want == host || accepted && want == from)
 }
 
-// Accepted returns the address at which the program has accepted a connection, given its name, and whether it has.
+// Accepted returns the address at which the program has accepted a connection, given its name, and
+// whether it has.
 func Accepted(name string) (at string, accepted bool) {
 	if strings.HasPrefix(name, "file ") {
 		return "", false
@@ -54,7 +56,8 @@ func Accepted(name string) (at string, accepted bool) {
 	return at, accepted
 }
 
-// PeerText returns a name as it stands in a sentence: an address without "tcp", a file without "file".
+// PeerText returns a name as it stands in a sentence: an address without "tcp", a file without
+// "file".
 func PeerText(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "tcp "), "file ")
 }

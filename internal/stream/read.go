@@ -14,10 +14,10 @@ import (
 )
 
 // Samples yields all samples that stand for time, and the time of goroutines that has none. Markers
-// are left out. With Options.Select only what is selected is yielded, and time that has no sample is not.
-// Where files of a session are missing, its goroutines have a sample with the frame
-// "[not recorded]" for that time. It may be called again, but not while it runs. An error comes with
-// a nil sample, is that of the first file with one, and ends the iteration.
+// are left out. With Options.Select only what is selected is yielded, and time that has no sample
+// is not. Where files of a session are missing, its goroutines have a sample with the frame
+// "[not recorded]" for that time. It may be called again, but not while it runs. An error comes
+// with a nil sample, is that of the first file with one, and ends the iteration.
 func (s *Source) Samples() iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
 		r := newRun(s)
@@ -47,8 +47,8 @@ func (s *Source) Samples() iter.Seq2[*Sample, error] {
 	}
 }
 
-// notSeen yields the time without samples of each process. Nobody knows when it was, in what state, and of which
-// goroutines.
+// notSeen yields the time without samples of each process. Nobody knows when it was, in what state,
+// and of which goroutines.
 func (s *Source) notSeen(yield func(*Sample, error) bool) {
 	if c := s.chooser; c != nil && (c.Timed() || len(c.States) > 0 || len(c.Peers) > 0 || len(c.Goroutines) > 0 || c.Pick != nil) {
 		return
@@ -81,7 +81,8 @@ type damage struct{ error }
 // Unwrap returns the error without the kind.
 func (d damage) Unwrap() error { return d.error }
 
-// IsDamage reports whether an error of Samples is about what is in a file. The samples before it are right.
+// IsDamage reports whether an error of Samples is about what is in a file. The samples before it
+// are right.
 func IsDamage(err error) bool { return errors.As(err, &damage{}) }
 
 // A run is one reading of all files.
@@ -126,7 +127,8 @@ func newRun(s *Source) *run {
 	return r
 }
 
-// A slot is the state of a thread of the present file. There may be very many, so it has no pointers.
+// A slot is the state of a thread of the present file. There may be very many, so it has no
+// pointers.
 type slot struct {
 	id          uint64 // of the goroutine in the stream
 	last        uint64 // time of the latest sample, shifted, µs
@@ -280,8 +282,8 @@ func (r *run) batch(f *file, b *reader.Batch, yield func(*Sample, error) bool) e
 	return nil
 }
 
-// yieldGap yields a sample for time before a slot's first sample in the file that is in none of the files. It reports false if the
-// loop wants no more samples.
+// yieldGap yields a sample for time before a slot's first sample in the file that is in none of the
+// files. It reports false if the loop wants no more samples.
 func (r *run) yieldGap(sl *slot, s *Sample, before seamBefore, yield func(*Sample, error) bool) bool {
 	s.Stack, s.Labels, s.Wall, s.Marker = r.gap, before.labels, reader.Micros(before.missing), r.session.Marker(sl.interpreter, 0)
 	if s.Marker && !r.o.Markers || r.chooser != nil && !r.chooser.yields(s) {
@@ -321,8 +323,8 @@ type seamBefore struct {
 	labels  *Labels
 }
 
-// first begins a slot with the first sample of a thread in the file, which is at a time. raw is the thread's id in the file. It returns
-// the sample's weight in µs, and what is missing before that.
+// first begins a slot with the first sample of a thread in the file, which is at a time. raw is the
+// thread's id in the file. It returns the sample's weight in µs, and what is missing before that.
 func (r *run) first(f *file, raw uint64, s *reader.BatchSample, sl *slot, at uint64) (weight uint64, before seamBefore) {
 	weight = s.Weight(0, f.Header.Interval)
 	said, told := false, false

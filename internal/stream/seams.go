@@ -2,9 +2,9 @@ package stream
 
 import "slices"
 
-// seams know when the threads of earlier files had their last samples, so that time across two files
-// counts once. They remember the threads that were sampled last; those that are forgotten have ended
-// long ago. If not, the weight in the metadata of the next file still is right.
+// seams know when the threads of earlier files had their last samples, so that time across two
+// files counts once. They remember the threads that were sampled last; those that are forgotten
+// have ended long ago. If not, the weight in the metadata of the next file still is right.
 type seams struct {
 	of      map[threadKey]seam
 	most    uint64 // the highest id so far
@@ -27,8 +27,9 @@ const (
 	// maxSeams is the number of threads that are remembered. They take some 50 bytes each.
 	maxSeams = 1 << 19
 
-	// Labels are remembered of at most maxCarried threads, which had a sample in the last carryFor µs of a file. They are
-	// needed only if the next file does not say what labels its goroutines have.
+	// Labels are remembered of at most maxCarried threads, which had a sample in the last carryFor
+	// µs of a file. They are needed only if the next file does not say what labels its goroutines
+	// have.
 	carryFor   = 10_000_000
 	maxCarried = 1 << 16
 )
@@ -59,7 +60,8 @@ func (s *seams) add(t *slot, labels *Labels) {
 	s.of[key] = seam{t.last, labels}
 }
 
-// trim forgets threads if there are many, the ones first that were not sampled for the longest time.
+// trim forgets threads if there are many, the ones first that were not sampled for the longest
+// time.
 func (s *seams) trim() {
 	if len(s.of) <= maxSeams {
 		return

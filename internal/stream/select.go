@@ -12,7 +12,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A Selection says which samples count. What is set must be true of a sample; the zero value selects all.
+// A Selection says which samples count. What is set must be true of a sample; the zero value
+// selects all.
 type Selection struct {
 	Labels     []Label  // the sample has all of these
 	States     []string // its state, as Source.State has it, is one of these or of their kind, see HasState
@@ -20,8 +21,9 @@ type Selection struct {
 	Peers      []string // it waits in [IO wait] for one of these, as IsPeer has it
 	Since      Moment   // time before is left out
 	Until      Moment   // time after is left out
-	// Pick may be nil. It returns a function that says whether a sample is selected. The function is called with
-	// all samples of the selected time that stand for time, in their order. Each reading has a new one.
+	// Pick may be nil. It returns a function that says whether a sample is selected. The function
+	// is called with all samples of the selected time that stand for time, in their order. Each
+	// reading has a new one.
 	Pick func(*Source) func(*Sample) (bool, error)
 	What string // what Pick selects, for messages
 	// Found, if not nil, is set when a sample is selected.
@@ -94,7 +96,8 @@ func (s *Selection) hasLabels(labels map[string]string) bool {
 	return true
 }
 
-// hasAll reports whether a goroutine of the present file with these labels, which may be nil, has all that are selected.
+// hasAll reports whether a goroutine of the present file with these labels, which may be nil, has
+// all that are selected.
 func (c *chooser) hasAll(labels *Labels) bool {
 	k := &c.known
 	if !k.valid || k.labels != labels || k.file != c.src.present {
@@ -111,7 +114,8 @@ func (s *Selection) hasState(state string) bool {
 	return len(s.States) == 0 || HasState(s.States, state)
 }
 
-// HasState reports whether a state is one of those that words name: states, or the kinds of [Kinds]. Case does not matter.
+// HasState reports whether a state is one of those that words name: states, or the kinds of
+// [Kinds]. Case does not matter.
 func HasState(words []string, state string) bool {
 	return slices.ContainsFunc(words, func(name string) bool {
 		return strings.EqualFold(strings.Trim(name, "[]"), state) || IsKind(name, state)
@@ -145,8 +149,8 @@ type inState struct {
 	status tachyon.Status
 }
 
-// choose prepares the selection of a source. If a moment is relative to an end that the files do not say, it
-// reads all samples.
+// choose prepares the selection of a source. If a moment is relative to an end that the files do
+// not say, it reads all samples.
 func (s *Source) choose() error {
 	sel := s.o.Select
 	if sel.Empty() {
@@ -190,7 +194,8 @@ func (s *Source) choose() error {
 	return nil
 }
 
-// yields reports whether a sample is one that the source yields. Of its time it leaves what is selected.
+// yields reports whether a sample is one that the source yields. Of its time it leaves what is
+// selected.
 func (c *chooser) yields(s *Sample) bool {
 	if !c.inTime(s) {
 		return false
@@ -280,7 +285,8 @@ func (c *chooser) cut(m *tachyon.Metadata) *tachyon.Metadata {
 	return &out
 }
 
-// throttled returns what the CPU quota took in the files that have selected time, and of which time that is: 0 if all of it is selected.
+// throttled returns what the CPU quota took in the files that have selected time, and of which time
+// that is: 0 if all of it is selected.
 func (c *chooser) throttled() (d time.Duration, periods int64, of time.Duration) {
 	whole := true
 	for _, p := range c.src.parts {

@@ -9,7 +9,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// join returns what is known about all parts, without goroutines and objects. Durations count only after the parts were read.
+// join returns what is known about all parts, without goroutines and objects. Durations count only
+// after the parts were read.
 func (s *Source) join() *tachyon.Metadata {
 	m := s.parts[0].Metadata
 	if len(s.parts) > 1 {
@@ -70,7 +71,8 @@ func partLength(p *Part) time.Duration {
 	return time.Duration(min(p.End-min(p.End, p.Header.Start), math.MaxInt64/1000)) * time.Microsecond // it was not stopped
 }
 
-// joinLeaks returns the leaks of two files. Of a session with several files only the last one has them.
+// joinLeaks returns the leaks of two files. Of a session with several files only the last one has
+// them.
 func joinLeaks(a, b *tachyon.ProvenLeaks) *tachyon.ProvenLeaks {
 	if a == nil || b == nil {
 		return cmp.Or(a, b)

@@ -19,8 +19,8 @@ const (
 	NotSeen      = "not seen"       // no sample has the time
 )
 
-// WaitReason returns what a goroutine waits for, if f is a wait frame, such as "[sleep]". A goroutine that could run but has no P
-// has such a frame too: the reason is "runnable" then.
+// WaitReason returns what a goroutine waits for, if f is a wait frame, such as "[sleep]". A
+// goroutine that could run but has no P has such a frame too: the reason is "runnable" then.
 func WaitReason(f tachyon.Frame) (reason string, ok bool) {
 	if f.File != "" || len(f.Func) < 3 {
 		return "", false
@@ -31,8 +31,8 @@ func WaitReason(f tachyon.Frame) (reason string, ok bool) {
 	return f.Func[1 : len(f.Func)-1], true
 }
 
-// LeafState returns the state that a stack's innermost frame alone tells, for formats whose samples have no
-// states. It is "" if the frame is an ordinary one.
+// LeafState returns the state that a stack's innermost frame alone tells, for formats whose samples
+// have no states. It is "" if the frame is an ordinary one.
 func LeafState(f tachyon.Frame) string {
 	reason, ok := WaitReason(f)
 	switch {
@@ -46,8 +46,8 @@ func LeafState(f tachyon.Frame) string {
 	return reason
 }
 
-// State returns the state of a goroutine, given a sample's status and stack: one of the constants, or what
-// it waits for, such as "chan receive".
+// State returns the state of a goroutine, given a sample's status and stack: one of the constants,
+// or what it waits for, such as "chan receive".
 func (s *Source) State(status tachyon.Status, stack uint32) string {
 	var f [2]*tachyon.Frame // further frames do not matter
 	for i := 0; i < len(f) && stack != 0; i++ {
@@ -87,8 +87,9 @@ func state(status tachyon.Status, f [2]*tachyon.Frame) string {
 	return Waiting
 }
 
-// inC reports whether a stack's innermost function is one that calls C, given its two innermost frames. That is a function of
-// the runtime. The native source leaves those out; then it is the function that cgo generated, with _Cfunc_ in its name.
+// inC reports whether a stack's innermost function is one that calls C, given its two innermost
+// frames. That is a function of the runtime. The native source leaves those out; then it is the
+// function that cgo generated, with _Cfunc_ in its name.
 func inC(f [2]*tachyon.Frame) bool {
 	at := f[0]
 	if at != nil && f[1] != nil {

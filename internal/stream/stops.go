@@ -12,8 +12,9 @@ type Stops struct {
 	List        []GoroutineStops // ascending ids in the file; goroutines that are not in it did not stop. Empty: nothing is known of the time
 }
 
-// GoroutineStops says how often a goroutine stopped running: it began to wait, was preempted, or came out of a system call without
-// a processor to run on. It is counted from visit to visit, so what was before its first sample or after its last one is missing.
+// GoroutineStops says how often a goroutine stopped running: it began to wait, was preempted, or
+// came out of a system call without a processor to run on. It is counted from visit to visit, so
+// what was before its first sample or after its last one is missing.
 type GoroutineStops struct {
 	Goroutine uint64 // as in Sample
 	N         uint64
@@ -28,9 +29,9 @@ func (s *Source) CountsStops() bool {
 // Whole reports whether no selection leaves anything out.
 func (s *Source) Whole() bool { return s.chooser == nil }
 
-// Stops yields how often goroutines stopped running, file by file and in order of time, about a second at a time. The options do not
-// select. It may run at the same time as Samples. A *Stops is valid until the next one. An error comes with nil, and ends the
-// iteration.
+// Stops yields how often goroutines stopped running, file by file and in order of time, about a
+// second at a time. The options do not select. It may run at the same time as Samples. A *Stops is
+// valid until the next one. An error comes with nil, and ends the iteration.
 func (s *Source) Stops() iter.Seq2[*Stops, error] {
 	return func(yield func(*Stops, error) bool) {
 		for _, p := range s.parts {

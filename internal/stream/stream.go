@@ -25,7 +25,8 @@
 //   - facts.go: what a file says of its goroutines before their samples
 //   - stops.go: how often goroutines stopped running
 //   - copy.go: what a file of all samples says of goroutines
-//   - objects.go, peers.go, session.go: objects, far ends of waits, and sessions of all files together
+//   - objects.go, peers.go, session.go: objects, far ends of waits, and sessions of all files
+//     together
 //   - stream.go: Source and Sample
 //   - class.go, states.go: names of states
 //   - creators.go, labels.go, ids.go: tables of what comes again and again
@@ -64,20 +65,22 @@ type Options struct {
 	Labels   bool // Sample.Labels is set; otherwise it is nil
 	Creators bool // Sample.Creator is set; otherwise it is 0
 	Objects  bool // frames of waits have the numbers of objects; otherwise their line is 0
-	// Markers says that samples that stand for no time are yielded too, with Sample.Marker, that times are as they are, and that none is yielded with NotSeen: for
-	// what has to write all samples. Then Damaged is not called: each file must be whole.
+	// Markers says that samples that stand for no time are yielded too, with Sample.Marker, that
+	// times are as they are, and that none is yielded with NotSeen: for what has to write all
+	// samples. Then Damaged is not called: each file must be whole.
 	Markers bool
 
 	Select *Selection // only these samples; nil: all
-	// Unselected says that of the selected time the other samples are yielded too, with Sample.Unselected.
+	// Unselected says that of the selected time the other samples are yielded too, with
+	// Sample.Unselected.
 	Unselected bool
 
-	// Damaged, if not nil, is called with the error of one of several files that cannot be read, each time that it is
-	// found. Its samples up to there count, and those of the other files.
+	// Damaged, if not nil, is called with the error of one of several files that cannot be read,
+	// each time that it is found. Its samples up to there count, and those of the other files.
 	Damaged func(error)
 
-	// Queue is the number of batches of samples that are decoded before they are needed, for each file that is being
-	// read. A batch takes 64 KB. 0: 128.
+	// Queue is the number of batches of samples that are decoded before they are needed, for each
+	// file that is being read. A batch takes 64 KB. 0: 128.
 	Queue int
 
 	Many bool // there are more than Many files together with those of other sources
@@ -98,19 +101,22 @@ type Sample struct {
 	Slot   uint32
 	Stack  uint32  // index into Source.Stacks
 	Labels *Labels // nil: none
-	// Creator is an index into Source.Creators: where the goroutine was created, as far as the present file says it.
+	// Creator is an index into Source.Creators: where the goroutine was created, as far as the
+	// present file says it.
 	Creator uint32
 	Time    uint64        // µs; the time for which the sample stands ends here
 	Wall    time.Duration // how much time that is; see reader.BatchSample.Weight
 
-	// Marker says that it stands for no time, with Options.Markers. Wall is the time since the goroutine's previous sample.
+	// Marker says that it stands for no time, with Options.Markers. Wall is the time since the
+	// goroutine's previous sample.
 	Marker bool
 
 	// Unselected says that it is not one of Options.Select, but of the selected time.
 	Unselected bool
 
 	// NotSeen says that this is no sample, but goroutine time of a process that has none
-	// (tachyon.Counts.NotSeen). These come last, one for each process, and of the sample only Stack and Wall are set.
+	// (tachyon.Counts.NotSeen). These come last, one for each process, and of the sample only Stack
+	// and Wall are set.
 	NotSeen bool
 }
 
@@ -148,7 +154,8 @@ type Source struct {
 	chooser *chooser // nil: all samples count
 }
 
-// New prepares the reading of files. It reads what they say about themselves and puts them in order.
+// New prepares the reading of files. It reads what they say about themselves and puts them in
+// order.
 func New(files []File, o Options) (*Source, error) {
 	s := &Source{o: o, many: o.Many || len(files) > Many}
 	if len(files) < 2 || o.Markers {
@@ -179,7 +186,8 @@ func New(files []File, o Options) (*Source, error) {
 	return s, s.choose()
 }
 
-// Damage returns an error of one of several files, or nil if the error was passed to Options.Damaged.
+// Damage returns an error of one of several files, or nil if the error was passed to
+// Options.Damaged.
 func (s *Source) Damage(err error) error {
 	if err == nil || s.o.Damaged == nil || s.o.Context != nil && s.o.Context.Err() != nil {
 		return err
@@ -188,7 +196,8 @@ func (s *Source) Damage(err error) error {
 	return nil
 }
 
-// Strange returns the names of the files that say nothing of a session although others do. Then Metadata has no session.
+// Strange returns the names of the files that say nothing of a session although others do. Then
+// Metadata has no session.
 func (s *Source) Strange() (names []string) {
 	for _, p := range s.parts {
 		if p.Metadata.Session == nil {
@@ -201,7 +210,8 @@ func (s *Source) Strange() (names []string) {
 	return names
 }
 
-// Many is the number of files above which the tables of those that are not being read are not kept in memory.
+// Many is the number of files above which the tables of those that are not being read are not kept
+// in memory.
 const Many = 32
 
 // compact frees the memory of a file that is not being read, if there are many.
@@ -219,8 +229,8 @@ func (s *Source) Release() {
 	}
 }
 
-// Header returns the header of the whole: the start of the first file, or of the time that is selected, and
-// the interval. Nothing else in it is set.
+// Header returns the header of the whole: the start of the first file, or of the time that is
+// selected, and the interval. Nothing else in it is set.
 func (s *Source) Header() tachyon.Header {
 	h := tachyon.Header{Layout: tachyon.Document, Start: s.parts[0].Header.Start, Interval: s.parts[0].Header.Interval}
 	if s.chooser != nil {
@@ -251,14 +261,16 @@ func (s *Source) Metadata() *tachyon.Metadata { return s.metadata }
 // Goroutines returns the number of goroutines with samples, after all were read.
 func (s *Source) Goroutines() int { return s.count }
 
-// End returns the time of the latest sample in µs since the start of the header, after all were read.
+// End returns the time of the latest sample in µs since the start of the header, after all were
+// read.
 func (s *Source) End() uint64 { return s.end }
 
-// Selects reports whether samples are left out, or marked as unselected, for another reason than their time.
+// Selects reports whether samples are left out, or marked as unselected, for another reason than
+// their time.
 func (s *Source) Selects() bool { return s.chooser != nil && s.chooser.chooses() }
 
-// Limit returns the time at which the selected time ends, in µs since the start of the header. It is
-// MaxUint64 if all time is selected.
+// Limit returns the time at which the selected time ends, in µs since the start of the header. It
+// is MaxUint64 if all time is selected.
 func (s *Source) Limit() uint64 {
 	if s.chooser == nil || s.chooser.to == math.MaxUint64 {
 		return math.MaxUint64
@@ -266,8 +278,8 @@ func (s *Source) Limit() uint64 {
 	return s.chooser.to - s.chooser.from
 }
 
-// SelectsStates reports whether samples are left out because of their state, so that those of a goroutine do not
-// show all that it does.
+// SelectsStates reports whether samples are left out because of their state, so that those of a
+// goroutine do not show all that it does.
 func (s *Source) SelectsStates() bool {
 	return s.o.Select != nil && len(s.o.Select.States)+len(s.o.Select.Peers) > 0
 }
@@ -275,11 +287,12 @@ func (s *Source) SelectsStates() bool {
 // File returns the file of the present sample and its number, from 0 in order of time.
 func (s *Source) File() (int, File) { return s.present, s.parts[s.present].File }
 
-// FileSession returns what is known of the session in the present file, nil if nothing is. It must not be changed.
+// FileSession returns what is known of the session in the present file, nil if nothing is. It must
+// not be changed.
 func (s *Source) FileSession() *tachyon.Session { return s.parts[s.present].Metadata.Session }
 
-// Label returns the value of a label of the present sample's goroutine, and whether it has one: its own label, if
-// Options.Labels is set, or else that of its process. See tachyon.Session.Label.
+// Label returns the value of a label of the present sample's goroutine, and whether it has one: its
+// own label, if Options.Labels is set, or else that of its process. See tachyon.Session.Label.
 func (s *Source) Label(own *Labels, key string) (value string, ok bool) {
 	if own != nil {
 		if value, ok = own.Get(key); ok {

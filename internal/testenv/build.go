@@ -14,10 +14,12 @@ import (
 	"syscall"
 )
 
-// Programs that tests build have no DWARF if the test sets no -ldflags: linking takes six tenths of the time.
+// Programs that tests build have no DWARF if the test sets no -ldflags: linking takes six tenths of
+// the time.
 func init() { os.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -ldflags=-w") }
 
-// built has the programs that this process has built: each once, because go takes half a second to find that nothing has changed.
+// built has the programs that this process has built: each once, because go takes half a second to
+// find that nothing has changed.
 var built sync.Map
 
 type program struct {
@@ -26,7 +28,8 @@ type program struct {
 	err  error
 }
 
-// Build builds the program or library of a package, as go build does with the same flags. Its environment has env too.
+// Build builds the program or library of a package, as go build does with the same flags. Its
+// environment has env too.
 func Build(bin, pkg string, env []string, flags ...string) error {
 	if runtime.GOOS == "windows" || slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "-buildmode=c-") || f == "-buildmode=plugin" }) {
 		return goes(env, append(append([]string{"build", "-o", bin}, flags...), pkg))
@@ -38,7 +41,8 @@ func Build(bin, pkg string, env []string, flags ...string) error {
 	}
 	p.Do(func() {
 		first = true
-		// Linking takes most of the time, and what go run has linked is in Go's cache. So it runs cp with the program.
+		// Linking takes most of the time, and what go run has linked is in Go's cache. So it runs
+		// cp with the program.
 		if p.err = goes(env, slices.Concat([]string{"run", "-exec=cp", "-ldflags=-s=false"}, flags, []string{pkg, bin})); p.err == nil {
 			p.file, p.err = os.Open(bin)
 		}

@@ -87,7 +87,8 @@ func makeCgroup(controller string, v2, v1 func(dir string) error) (dir string, e
 			if parts[1] == "" && !slices.Contains(strings.Fields(string(controllers)), controller) {
 				continue
 			}
-			// In a container the path can be that outside of it. Then the root is the container's own.
+			// In a container the path can be that outside of it. Then the root is the container's
+			// own.
 			for _, parent := range []string{filepath.Join(root, parts[2]), root} {
 				dir := filepath.Join(parent, name)
 				if err = os.Mkdir(dir, 0o755); err != nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Must returns v, and panics if there is an error. It is for the steps of a test that have to succeed
-// before there is something to check.
+// Must returns v, and panics if there is an error. It is for the steps of a test that have to
+// succeed before there is something to check.
 func Must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -41,8 +41,8 @@ type test interface {
 	Fatal(...any)
 }
 
-// OK ends the test if there is an error. Helper looks at the stack, so it is called only then: some tests call OK
-// for each sample.
+// OK ends the test if there is an error. Helper looks at the stack, so it is called only then: some
+// tests call OK for each sample.
 func OK(t test, err error) {
 	if err != nil {
 		t.Helper()
@@ -50,8 +50,8 @@ func OK(t test, err error) {
 	}
 }
 
-// Fails fails the test unless there is an error whose text contains want. With want "" there must be
-// no error.
+// Fails fails the test unless there is an error whose text contains want. With want "" there must
+// be no error.
 func Fails(t test, what string, err error, want string) {
 	t.Helper()
 	switch {

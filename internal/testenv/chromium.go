@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Chromium returns the path of Debian's browser, for tests of what people see. It takes $GOTACH_CHROMIUM, or the first
-// one that PATH has. Under the race detector and with -short the test is skipped: the script runs in the browser.
+// Chromium returns the path of Debian's browser, for tests of what people see. It takes
+// $GOTACH_CHROMIUM, or the first one that PATH has. Under the race detector and with -short the
+// test is skipped: the script runs in the browser.
 func Chromium(t testing.TB) string {
 	t.Helper()
 	if raceBuild || testing.Short() {

@@ -6,10 +6,12 @@ import (
 	"testing"
 )
 
-// DuckDB returns the path of node and the directory with the package @duckdb/node-api that duckdb.sh unpacked.
+// DuckDB returns the path of node and the directory with the package @duckdb/node-api that
+// duckdb.sh unpacked.
 func DuckDB(t testing.TB) (node, dir string) { return database(t, "duckdb", "DuckDB") }
 
-// Chdb returns the path of node and the directory with the package chdb that chdb.sh unpacked: ClickHouse in one process.
+// Chdb returns the path of node and the directory with the package chdb that chdb.sh unpacked:
+// ClickHouse in one process.
 func Chdb(t testing.TB) (node, dir string) { return database(t, "chdb", "ClickHouse (chdb)") }
 
 // Collector returns the OpenTelemetry Collector that collector.sh built.

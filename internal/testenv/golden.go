@@ -31,7 +31,8 @@ func Golden(t testing.TB, name, got string, update bool) {
 	t.Errorf("not %s: line %d of it is\n%s\nwant\n%s", name, n+1, line(b), line(a))
 }
 
-// Marked compares the text between the marks <!-- name --> and <!-- /name --> of a page with want. With update it writes it.
+// Marked compares the text between the marks <!-- name --> and <!-- /name --> of a page with want.
+// With update it writes it.
 func Marked(t testing.TB, page, name, want string, update bool) {
 	t.Helper()
 	b, err := os.ReadFile(page)

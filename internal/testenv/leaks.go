@@ -22,7 +22,8 @@ func Running() Goroutines {
 	return g
 }
 
-// NoneLeft fails the test if goroutines are left that were not among those before and do not end within a second.
+// NoneLeft fails the test if goroutines are left that were not among those before and do not end
+// within a second.
 func NoneLeft(t testing.TB, before Goroutines) {
 	t.Helper()
 	if text := before.left(); text != "" {
@@ -45,8 +46,8 @@ func MainWithoutLeaks(m *testing.M) {
 // patience is how long goroutines are waited for of which none ends.
 var patience = time.Second
 
-// left waits until there are no goroutines but those before, and returns the stacks of those that stay. It waits as long as some end
-// within patience: thousands take longer.
+// left waits until there are no goroutines but those before, and returns the stacks of those that
+// stay. It waits as long as some end within patience: thousands take longer.
 func (before Goroutines) left() string {
 	least := math.MaxInt
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// NPM returns the path of node and the directory of a package that npm.sh unpacked, such as "speedscope".
+// NPM returns the path of node and the directory of a package that npm.sh unpacked, such as
+// "speedscope".
 func NPM(t testing.TB, name string) (node, dir string) {
 	t.Helper()
 	node = Command(t, "node", "apt-get install nodejs")

@@ -47,8 +47,8 @@ func Command(t testing.TB, name, install string) string {
 }
 
 // Skip skips a test that this machine cannot run. Every skip goes through this package. With
-// GOTACH_REQUIRE_PEERS=1, as in the steps of .ci/run, whose machine has all that tests need, the test
-// fails instead.
+// GOTACH_REQUIRE_PEERS=1, as in the steps of .ci/run, whose machine has all that tests need, the
+// test fails instead.
 func Skip(t testing.TB, why string) {
 	t.Helper()
 	if os.Getenv("GOTACH_REQUIRE_PEERS") == "1" {
@@ -57,8 +57,8 @@ func Skip(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// Night skips a peer test that only the step night of .ci/run runs, because it takes long or its peer is
-// large. why gives the reason.
+// Night skips a peer test that only the step night of .ci/run runs, because it takes long or its
+// peer is large. why gives the reason.
 func Night(t testing.TB, why string) {
 	t.Helper()
 	if !night() {
@@ -76,8 +76,8 @@ func Long(t testing.TB) {
 	}
 }
 
-// Times returns how often or how long a test does what it does: few times, or long in the step night
-// of .ci/run, which sets GOTACH_NIGHT=1.
+// Times returns how often or how long a test does what it does: few times, or long in the step
+// night of .ci/run, which sets GOTACH_NIGHT=1.
 func Times[N int | time.Duration](few, long N) N {
 	if night() {
 		return long

@@ -1,5 +1,5 @@
-// Package unfinished reads the journal of an unfinished profile: the part of the profile that its file does not have. Package
-// journal, which writes it, has the layout.
+// Package unfinished reads the journal of an unfinished profile: the part of the profile that its
+// file does not have. Package journal, which writes it, has the layout.
 package unfinished
 
 import (
@@ -47,7 +47,8 @@ type State struct {
 // errMoved is the error if the writer emptied the buffer while the journal was read.
 var errMoved = errors.New("the writer changed the journal while it was read, try again")
 
-// Known is the part of a journal that was read before. It only grows while a writer uses the journal.
+// Known is the part of a journal that was read before. It only grows while a writer uses the
+// journal.
 type Known struct {
 	Strings, Frames, Blocks int    // bytes of whole entries
 	NStrings                uint32 // number of the strings
@@ -58,8 +59,8 @@ type Known struct {
 // has the samples of each thread up to some moment during the call.
 func Load(path string) (*State, error) { return LoadNew(path, Known{}) }
 
-// LoadNew is Load, but Strings, NStrings, Frames, NFrames and Blocks have only what is new. Pages that are known are not
-// read. The error is ErrLess if the journal has less than what is known.
+// LoadNew is Load, but Strings, NStrings, Frames, NFrames and Blocks have only what is new. Pages
+// that are known are not read. The error is ErrLess if the journal has less than what is known.
 func LoadNew(path string, known Known) (*State, error) {
 	f, fi, err := files.Open(path + journal.Suffix)
 	if err != nil {

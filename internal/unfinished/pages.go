@@ -51,7 +51,8 @@ type tablePage struct {
 	kind, seq uint64
 }
 
-// read reads the pages. It reads the tables last, so that they have all strings and frames of the records.
+// read reads the pages. It reads the tables last, so that they have all strings and frames of the
+// records.
 func (p *pages) read() error {
 	p.repeats = make(map[threadKey][]byte)
 	ne := binary.NativeEndian

@@ -191,7 +191,8 @@ func appendRecord[T string | []byte](b []byte, kind byte, content T) []byte {
 // MaxStops is the number of goroutines in a record of stops.
 const MaxStops = 1 << 15
 
-// AppendStops appends the record of stops, or several if there are many goroutines. Their ids must ascend.
+// AppendStops appends the record of stops, or several if there are many goroutines. Their ids must
+// ascend.
 func (e *RecordEncoder) AppendStops(out []byte, s *tachyon.Stops) []byte {
 	for list := range slices.Chunk(s.List, MaxStops) {
 		out = e.appendStops(out, s.Until, list)

@@ -14,7 +14,8 @@ func CheckTime(what string, us uint64) error {
 	return nil
 }
 
-// CheckStops returns an error if the time or a number of stops is beyond tachyon.MaxTime, or if the ids do not ascend.
+// CheckStops returns an error if the time or a number of stops is beyond tachyon.MaxTime, or if the
+// ids do not ascend.
 func CheckStops(s *tachyon.Stops) error {
 	last := uint64(0)
 	for i := range s.List {

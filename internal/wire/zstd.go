@@ -18,7 +18,8 @@ const (
 // goroutine. Its level is klauspost's for zstd's level 5, plus better.
 func NewEncoder(better int) (*zstd.Encoder, error) { return newEncoder(better, zstdWindow) }
 
-// NewBlockEncoder returns a zstd encoder for blocks of records, which runs in the caller's goroutine.
+// NewBlockEncoder returns a zstd encoder for blocks of records, which runs in the caller's
+// goroutine.
 func NewBlockEncoder() (*zstd.Encoder, error) { return newEncoder(0, BlockSize) }
 
 func newEncoder(better, window int) (*zstd.Encoder, error) {

@@ -14,8 +14,9 @@ const (
 
 var swept sync.Once
 
-// Folder makes a folder in the temporary directory. It holds a locked file as long as the process lives and remove has
-// not been called. The first call in a process removes those of processes that have ended without removing them.
+// Folder makes a folder in the temporary directory. It holds a locked file as long as the process
+// lives and remove has not been called. The first call in a process removes those of processes that
+// have ended without removing them.
 func Folder() (dir string, remove func() error, err error) {
 	swept.Do(Sweep)
 	if dir, err = os.MkdirTemp("", folders); err != nil {
@@ -26,7 +27,8 @@ func Folder() (dir string, remove func() error, err error) {
 	if err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	// Sweep leaves folders without the file. So it gets its name when it is locked, and not where files cannot be locked.
+	// Sweep leaves folders without the file. So it gets its name when it is locked, and not where
+	// files cannot be locked.
 	if lock(f) == nil {
 		_ = os.Rename(fresh, filepath.Join(dir, lockName))
 	}

@@ -9,7 +9,8 @@ import (
 
 func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// mine reports whether a folder belongs to this user, and nobody else can have put something into it.
+// mine reports whether a folder belongs to this user, and nobody else can have put something into
+// it.
 func mine(fi os.FileInfo) bool {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid() && fi.Mode().Perm()&0o077 == 0

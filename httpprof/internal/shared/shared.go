@@ -1,5 +1,5 @@
-// Package shared has what the handlers in httpprof and httpprof/ui share: the session of the program, and folders for
-// their files.
+// Package shared has what the handlers in httpprof and httpprof/ui share: the session of the
+// program, and folders for their files.
 package shared
 
 import (
@@ -19,7 +19,8 @@ type Following struct {
 	of *running // nil: of the program's own session
 }
 
-// A running is a session that handlers have started. All of them share it, and the last one ends it.
+// A running is a session that handlers have started. All of them share it, and the last one ends
+// it.
 type running struct {
 	*profiler.Session
 	users int
@@ -65,8 +66,8 @@ var followSession = session.Follow // tests replace it
 // patience is how long Follow waits for a session of the program that begins or ends.
 var patience = 10 * time.Second
 
-// Follow begins a file at path. It follows the session that runs, or begins one with the options, except those
-// for the output. It waits for a session that begins or ends.
+// Follow begins a file at path. It follows the session that runs, or begins one with the options,
+// except those for the output. It waits for a session that begins or ends.
 func Follow(ctx context.Context, path string, opts []profiler.Option) (*Following, error) {
 	for begin := time.Now(); ; {
 		f, err := follow(ctx, path, opts)
@@ -134,8 +135,8 @@ func (s *running) left() error {
 	return s.Stop()
 }
 
-// End finishes the file. It must be called once. The session of the last file ends first: at its end there is a sample
-// of each goroutine, also of one that has waited for long.
+// End finishes the file. It must be called once. The session of the last file ends first: at its
+// end there is a sample of each goroutine, also of one that has waited for long.
 func (f *Following) End() error {
 	if f.of == nil {
 		return f.Following.End()

@@ -1,4 +1,5 @@
-// Package analyzetest makes recordings for the tests of analyses, and opens those in testdata/sessions.
+// Package analyzetest makes recordings for the tests of analyses, and opens those in
+// testdata/sessions.
 //
 // # Files
 //
@@ -41,7 +42,8 @@ type Recording struct {
 	last       map[uint64]*interned // by goroutine
 }
 
-// An interned stack is one with the writer's numbers of its frames. To look these up takes long, and most samples are like the ones before.
+// An interned stack is one with the writer's numbers of its frames. To look these up takes long,
+// and most samples are like the ones before.
 type interned struct {
 	frames []tachyon.Frame
 	ids    []uint32
@@ -49,7 +51,8 @@ type interned struct {
 
 func Record(t testing.TB) *Recording { return RecordFrom(t, Start) }
 
-// RecordFrom makes a recording that begins later. The times of its samples are still those since start.
+// RecordFrom makes a recording that begins later. The times of its samples are still those since
+// start.
 func RecordFrom(t testing.TB, from uint64) *Recording {
 	t.Helper()
 	r := &Recording{T: t, last: map[uint64]*interned{}}
@@ -99,7 +102,8 @@ func (r *Recording) Add(goroutine, at uint64, status tachyon.Status, frames ...t
 	}
 }
 
-// Do adds a sample of a goroutine that runs, or does what its innermost frame says: it waits, or is runnable.
+// Do adds a sample of a goroutine that runs, or does what its innermost frame says: it waits, or is
+// runnable.
 func (r *Recording) Do(goroutine, at uint64, frames ...tachyon.Frame) {
 	status := Running
 	switch leaf := frames[0]; {

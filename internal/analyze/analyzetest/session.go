@@ -22,7 +22,8 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// A Session is a recording of a program in testdata/record, and what the program says of itself. See testdata/README.md.
+// A Session is a recording of a program in testdata/record, and what the program says of itself.
+// See testdata/README.md.
 type Session struct {
 	Name, Path string
 	File       *reader.Reader
@@ -94,6 +95,6 @@ func (s *Session) Logged(q float64) time.Duration {
 	return analyze.Micros(uint64(s.Truth.Requests[int(q*float64(len(s.Truth.Requests)-1))][0]))
 }
 
-// Slowest is the share of requests that are slow here. On a busy machine others than those of the longer path
-// are slow too.
+// Slowest is the share of requests that are slow here. On a busy machine others than those of the
+// longer path are slow too.
 const Slowest = 0.03

@@ -24,18 +24,23 @@ const (
 const (
 	// mostNames bounds the memory of those that ran, half a MB each. Further ones are Rest.
 	mostNames = 64
-	// mostValues is the number of values of a label beyond which it does not name who ran, such as the number of a request.
+	// mostValues is the number of values of a label beyond which it does not name who ran, such as
+	// the number of a request.
 	mostValues = 16
 	// mostParts is the number of parts of the time.
 	mostParts = 1 << 16
-	// fullShare is the part of the cores that are in use from which on they are all taken: what is known of an instant is rough.
+	// fullShare is the part of the cores that are in use from which on they are all taken: what is
+	// known of an instant is rough.
 	fullShare = 0.75
-	// throttledShare is the part of a session for which the quota stopped the program, from which on goroutines have no core because of it.
+	// throttledShare is the part of a session for which the quota stopped the program, from which
+	// on goroutines have no core because of it.
 	throttledShare = 0.01
 )
 
-// Cores says who had the cores at each time. The time is divided into parts of at least the usual time between two ticks. In each, those that
-// ran share the time of those that were runnable, also those that ran without a core: they kept the others from the Go scheduler's processors. While more goroutines wait than cores are known to be free, none is.
+// Cores says who had the cores at each time. The time is divided into parts of at least the usual
+// time between two ticks. In each, those that ran share the time of those that were runnable, also
+// those that ran without a core: they kept the others from the Go scheduler's processors. While
+// more goroutines wait than cores are known to be free, none is.
 type Cores struct {
 	src   *stream.Source
 	start uint64
@@ -60,7 +65,8 @@ type runner struct {
 	used   []float64 // µs by part in which it ran; after Finish the sum of shares up to the part
 }
 
-// New returns a Cores to which all samples of a source must be added, which has stream.Options.Labels.
+// New returns a Cores to which all samples of a source must be added, which has
+// stream.Options.Labels.
 func New(src *stream.Source) *Cores {
 	c := &Cores{
 		src: src, start: src.Header().Start, cores: 1, number: map[string]int{}, sets: map[*stream.Labels]string{}, values: map[string]map[string]bool{},
@@ -78,7 +84,8 @@ func New(src *stream.Source) *Cores {
 	return c
 }
 
-// Waits reports whether a sample is of a goroutine that waits for a core: it is runnable, or runs and the kernel gives it none.
+// Waits reports whether a sample is of a goroutine that waits for a core: it is runnable, or runs
+// and the kernel gives it none.
 func Waits(s *stream.Sample) bool {
 	if s.NotSeen || s.Interpreter != tachyon.User {
 		return false
@@ -284,8 +291,9 @@ func (c *Cores) Finish() {
 	c.queue = nil
 }
 
-// Charge divides the time of a sample that waits for a core among those that had the cores meanwhile. It calls use with each and its time in µs. A
-// sample whose goroutine runs without a core is charged to other programs or to the quota.
+// Charge divides the time of a sample that waits for a core among those that had the cores
+// meanwhile. It calls use with each and its time in µs. A sample whose goroutine runs without a
+// core is charged to other programs or to the quota.
 func (c *Cores) Charge(s *stream.Sample, use func(name string, time float64)) {
 	begin, end := c.span(s)
 	all := float64(s.Wall.Microseconds())

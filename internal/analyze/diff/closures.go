@@ -10,7 +10,8 @@ import (
 // closures gives function literals names that do not depend on the Go version. Go 1.26 numbers the
 // literals of an inlined generic function as those of its caller, and Go 1.27 those of a
 // range-over-func body apart from the function's. So all literals of a function have one name here.
-// A file's functions of one name count as one; a literal in an inlined function is in that one's file.
+// A file's functions of one name count as one; a literal in an inlined function is in that one's
+// file.
 type closures map[literal]string
 
 type literal struct{ file, function string }

@@ -14,12 +14,14 @@ type effect struct {
 	grows   bool    // the values grow or shrink all the time
 }
 
-// compare compares two sides. Each list has a side's values in the order of time. Successive values may depend on each
-// other: then they count as fewer. They may do so only a little, but for long. So compare also averages them in blocks of two,
-// four and so on until these do not depend on each other, and takes the widest error. ok is false if a side has too few values.
+// compare compares two sides. Each list has a side's values in the order of time. Successive values
+// may depend on each other: then they count as fewer. They may do so only a little, but for long.
+// So compare also averages them in blocks of two, four and so on until these do not depend on each
+// other, and takes the widest error. ok is false if a side has too few values.
 //
-// Where values grow all the time, as the number of goroutines that leak, blocks never agree, although what is by chance is only
-// how much they grow from one to the next. If that error is less, it counts.
+// Where values grow all the time, as the number of goroutines that leak, blocks never agree,
+// although what is by chance is only how much they grow from one to the next. If that error is
+// less, it counts.
 func compare(a, b []float64) (e effect, ok bool) {
 	if min(len(a), len(b)) < minValues {
 		return e, false
@@ -44,8 +46,8 @@ func compare(a, b []float64) (e effect, ok bool) {
 	return e, true
 }
 
-// inner leaves out the first and last values: a session does not begin and end with a window. What happens there says nothing about
-// how values follow each other.
+// inner leaves out the first and last values: a session does not begin and end with a window. What
+// happens there says nothing about how values follow each other.
 func inner(values []float64) []float64 {
 	return values[len(values)/16 : len(values)-len(values)/16]
 }
@@ -53,8 +55,9 @@ func inner(values []float64) []float64 {
 // minValues is the number of values below which a side cannot be compared.
 const minValues = 5
 
-// walkError returns the error of the mean of values, each of which is the one before and a step of chance more (a random walk
-// with drift), and whether they grow or shrink more than such steps do by chance.
+// walkError returns the error of the mean of values, each of which is the one before and a step of
+// chance more (a random walk with drift), and whether they grow or shrink more than such steps do
+// by chance.
 func walkError(values []float64) (error float64, grows bool) {
 	n := float64(len(values))
 	values = inner(values)
@@ -80,8 +83,8 @@ func welch(a, b []float64) effect {
 	return e
 }
 
-// meanError returns the mean of values, and the square of its standard error with the degrees of freedom. Values that depend on
-// each other count as fewer (Bayley and Hammersley 1946).
+// meanError returns the mean of values, and the square of its standard error with the degrees of
+// freedom. Values that depend on each other count as fewer (Bayley and Hammersley 1946).
 func meanError(values []float64) (mean, square, freedom float64) {
 	n := float64(len(values))
 	mean = analyze.Sum(values) / n
@@ -93,8 +96,8 @@ func meanError(values []float64) (mean, square, freedom float64) {
 	return mean, square / n / count, max(leastFreedom, count)
 }
 
-// chance returns how likely a difference of this size or more is, if there is none but for what is not by chance: up to
-// margin.
+// chance returns how likely a difference of this size or more is, if there is none but for what is
+// not by chance: up to margin.
 func (e *effect) chance(margin float64) float64 {
 	beyond := math.Abs(e.delta) - margin
 	switch {
@@ -127,10 +130,12 @@ func blocks(values []float64, size int) []float64 {
 	return out
 }
 
-// leastFreedom is the least degrees of freedom of a side: values of few lengths of dependence say more about how far they spread.
+// leastFreedom is the least degrees of freedom of a side: values of few lengths of dependence say
+// more about how far they spread.
 const leastFreedom = minValues - 1
 
-// dependence returns the correlation of successive values, 0 if it is not more than chance makes it seem.
+// dependence returns the correlation of successive values, 0 if it is not more than chance makes it
+// seem.
 func dependence(values []float64) float64 {
 	values = inner(values)
 	n := float64(len(values))

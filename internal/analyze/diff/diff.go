@@ -47,9 +47,10 @@ type Diff struct {
 	Rows     []Row           `json:"rows"` // the whole first; then significant ones, by the size of the difference
 }
 
-// A Row is the whole, or a function, line or stack, on a CPU or in a wait. A and B are what it took on each side: goroutine
-// time for each unit of time on the wall clock, which is the number of cores or goroutines, or its share of all goroutine time, or
-// goroutine time in ns for each request. Of WhatRequests it is the number a second.
+// A Row is the whole, or a function, line or stack, on a CPU or in a wait. A and B are what it took
+// on each side: goroutine time for each unit of time on the wall clock, which is the number of
+// cores or goroutines, or its share of all goroutine time, or goroutine time in ns for each
+// request. Of WhatRequests it is the number a second.
 type Row struct {
 	Name        string  `json:"name"`
 	Level       string  `json:"level"`
@@ -93,7 +94,8 @@ var wholes = [...]diffKey{
 }
 
 const (
-	// leastShare is the amount of a row below which it is not tested: 0.1 %. Of rows of CPU time it is leastCPU of all.
+	// leastShare is the amount of a row below which it is not tested: 0.1 %. Of rows of CPU time it
+	// is leastCPU of all.
 	leastShare = 0.001
 	leastCPU   = 0.005
 	// leastChange is the part of a row below which a difference does not count.
@@ -117,7 +119,8 @@ type differ struct {
 	rows    []diffRow
 	lengths [2][]float64 // of the windows, µs
 	all     [2][]float64 // time of all rows, by window, µs
-	// requests have their number by window. took is the time of all. unknown says why their number is not known.
+	// requests have their number by window. took is the time of all. unknown says why their number
+	// is not known.
 	requests [2][]float64
 	took     [2]float64 // µs
 	unknown  error
@@ -271,8 +274,8 @@ func (d *differ) read(side int, s *analyze.Samples) error {
 	return nil
 }
 
-// shorten removes the windows of a profile after its damage. Its windows begin at offset, and it was said to have
-// length µs.
+// shorten removes the windows of a profile after its damage. Its windows begin at offset, and it
+// was said to have length µs.
 func (d *differ) shorten(side int, s *analyze.Samples, offset, length uint64) error {
 	known, err := s.Length()
 	if err != nil || known >= length {

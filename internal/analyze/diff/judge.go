@@ -8,12 +8,14 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// falseShare is the share of false rows among the significant ones, at most, on average. It is divided among the
-// families of rows that are tested together: the whole, functions with what they call, functions on a CPU, waits. So what people
-// ask first is not lost among many small rows. Functions with what they call have two parts, as they are named first.
+// falseShare is the share of false rows among the significant ones, at most, on average. It is
+// divided among the families of rows that are tested together: the whole, functions with what they
+// call, functions on a CPU, waits. So what people ask first is not lost among many small rows.
+// Functions with what they call have two parts, as they are named first.
 const falseShare = 0.05
 
-// A trial is a row's difference under one assumption, and what may have changed the row other than by chance.
+// A trial is a row's difference under one assumption, and what may have changed the row other than
+// by chance.
 type trial struct {
 	effect
 	margin float64
@@ -22,20 +24,21 @@ type trial struct {
 // machine is what the two sides say of the machine that they ran on.
 type machine struct {
 	queued float64 // by how much more goroutines could run and did not on one side, in the unit of waits
-	// least and most are between which the same work takes so many times as much CPU time on side B, or was done so many times
-	// as often.
+	// least and most are between which the same work takes so many times as much CPU time on side
+	// B, or was done so many times as often.
 	least, most float64
 	// doubt is by what factor the machine may have changed the CPU time and the work of all.
 	doubt float64
 	edge  float64 // share of the time of a side that is in its first and last window, which are not known as a whole
 }
 
-// usualDoubt is the factor by which two runs of a program differ in CPU time on a machine that nobody else uses. It is busyDoubt
-// more where other programs have nearly all of it: caches are cold then, and cores are shared.
+// usualDoubt is the factor by which two runs of a program differ in CPU time on a machine that
+// nobody else uses. It is busyDoubt more where other programs have nearly all of it: caches are
+// cold then, and cores are shared.
 const usualDoubt, busyDoubt = 1.1, 0.2
 
-// judgeMachine says what differs because of the machine. ratio is how much more CPU time side B has in most of its rows.
-// cpu and noCore are what goroutines had of cores and did not get.
+// judgeMachine says what differs because of the machine. ratio is how much more CPU time side B has
+// in most of its rows. cpu and noCore are what goroutines had of cores and did not get.
 func judgeMachine(queued, ratio float64, cpu, noCore [2]float64) machine {
 	var free [2]float64 // share of the time in which goroutines ran that the kernel gave them
 	for side := range free {
@@ -54,12 +57,12 @@ func judgeMachine(queued, ratio float64, cpu, noCore [2]float64) machine {
 	return m
 }
 
-// trials returns under which assumptions a row has to be different. A difference below leastChange of the row does not
-// count: timers are not always equally fast.
+// trials returns under which assumptions a row has to be different. A difference below leastChange
+// of the row does not count: timers are not always equally fast.
 //
-// If goroutines could run but did not for longer on one side, that changes the waits as much. So a wait must differ by more,
-// or by more than half of the row and more than machineShare of what the machine changed. The CPU time of a function must differ
-// however fast the machine was on side B.
+// If goroutines could run but did not for longer on one side, that changes the waits as much. So a
+// wait must differ by more, or by more than half of the row and more than machineShare of what the
+// machine changed. The CPU time of a function must differ however fast the machine was on side B.
 func (m *machine) trials(r *Row, at func(speed float64) effect) []trial {
 	size := max(r.A, r.B)
 	least := leastChange * size
@@ -84,9 +87,10 @@ type rowFamily struct {
 	share  float64   // of falseShare
 }
 
-// judge says which rows are significant, with the false discovery rate of Benjamini and Hochberg (1995), as
-// weighted by Genovese, Roeder and Wasserman (2006): of waits and of functions on a CPU, which are many, one with
-// more time counts more. The interval of a row is so wide that it has 0 exactly if the row is not significant (Benjamini and Yekutieli 2005).
+// judge says which rows are significant, with the false discovery rate of Benjamini and Hochberg
+// (1995), as weighted by Genovese, Roeder and Wasserman (2006): of waits and of functions on a CPU,
+// which are many, one with more time counts more. The interval of a row is so wide that it has 0
+// exactly if the row is not significant (Benjamini and Yekutieli 2005).
 func (f *rowFamily) judge() {
 	rate := falseShare * f.share
 	type tested struct {
@@ -139,7 +143,8 @@ func (f *rowFamily) judge() {
 // rowNoCore and rowRunnable have the time in which goroutines could run and did not.
 const rowNoCore, rowRunnable = "[no core]", "[runnable]"
 
-// ofMachine reports whether a row depends on the machine's load or is the profiler's own: it is not tested.
+// ofMachine reports whether a row depends on the machine's load or is the profiler's own: it is not
+// tested.
 func ofMachine(name string) bool {
 	switch name {
 	case rowNoCore, rowRunnable, tachyon.FuncScheduler, tachyon.FuncProfiler:

@@ -35,7 +35,8 @@ func (d *differ) measure(r *diffRow) (m measured) {
 	return m
 }
 
-// sampled leaves out the values of windows in which nothing has a sample, such as the first ones of a session on a busy machine.
+// sampled leaves out the values of windows in which nothing has a sample, such as the first ones of
+// a session on a busy machine.
 func (d *differ) sampled(side int, values []float64) []float64 {
 	n := 0
 	for i, v := range values {
@@ -60,8 +61,9 @@ func perWindow[T float32 | float64](list []T, by []float64, unit float64) (value
 	return values, all / max(1, analyze.Sum(by))
 }
 
-// ratios returns the time in ns for each request, and for each window a value of which that is the mean: in
-// one window the requests may be few, and no quotient can be taken there (the delta method).
+// ratios returns the time in ns for each request, and for each window a value of which that is the
+// mean: in one window the requests may be few, and no quotient can be taken there (the delta
+// method).
 func ratios(time []float32, requests []float64) (values []float64, mean float64) {
 	values = make([]float64, len(requests))
 	all := 0.0
@@ -91,7 +93,8 @@ func (m *measured) at(speed float64) effect {
 	return e
 }
 
-// usualRatio returns how much more CPU time side B has in most functions, by the time that they have.
+// usualRatio returns how much more CPU time side B has in most functions, by the time that they
+// have.
 func usualRatio(rows []measured) float64 {
 	type ratio struct{ ratio, weight float64 }
 	var list []ratio
@@ -192,8 +195,8 @@ func (d *differ) result() []Row {
 	return out
 }
 
-// compareDiffRows puts the whole first, then what is significant. Of two rows that changed as much, that one is first
-// which changed more of what it was.
+// compareDiffRows puts the whole first, then what is significant. Of two rows that changed as much,
+// that one is first which changed more of what it was.
 func compareDiffRows(a, b Row) int {
 	order := func(r *Row) (class int, size float64) {
 		switch {
@@ -228,8 +231,8 @@ func (d *differ) least(m, cpu *measured) float64 {
 	return leastShare * unit
 }
 
-// distinct leaves out functions with what they call that call nothing, as these have a row of their own time, and all but the
-// innermost of those that have the same samples.
+// distinct leaves out functions with what they call that call nothing, as these have a row of their
+// own time, and all but the innermost of those that have the same samples.
 func (d *differ) distinct(rows []measured) []measured {
 	if d.o.By == "total" {
 		return rows

@@ -84,8 +84,9 @@ func (d *differ) self(s *analyze.Samples, kind int, stack uint32) string {
 	return prefix + d.function(frame)
 }
 
-// waitsIn returns the innermost function of a stack that waits for something of its own, not for whoever calls it: one
-// function of the program may wait in a library for one thing and then for another.
+// waitsIn returns the innermost function of a stack that waits for something of its own, not for
+// whoever calls it: one function of the program may wait in a library for one thing and then for
+// another.
 func waitsIn(s *analyze.Samples, stack uint32) *tachyon.Frame {
 	for ; stack != 0; stack = s.Caller(stack) {
 		if s.CodeOf(stack) > profile.CarrierCode {
@@ -95,8 +96,8 @@ func waitsIn(s *analyze.Samples, stack uint32) *tachyon.Frame {
 	return nil
 }
 
-// inclusive adds the rows of the functions of a stack, with what they call. If rows are of other things, these are
-// functions of the program's own code only.
+// inclusive adds the rows of the functions of a stack, with what they call. If rows are of other
+// things, these are functions of the program's own code only.
 func (d *differ) inclusive(out []int32, s *analyze.Samples, stack uint32, what string) []int32 {
 	least := profile.UnknownCode
 	if d.o.By != "total" {

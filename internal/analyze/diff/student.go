@@ -2,8 +2,8 @@ package diff
 
 import "math"
 
-// studentTail returns how likely a Student variable with so many degrees of freedom is at least t away from 0, on either
-// side.
+// studentTail returns how likely a Student variable with so many degrees of freedom is at least t
+// away from 0, on either side.
 func studentTail(t, freedom float64) float64 {
 	if math.IsInf(t, 0) {
 		return 0
@@ -27,8 +27,8 @@ func studentQuantile(p, freedom float64) float64 {
 	return high
 }
 
-// incompleteBeta returns the regularized incomplete beta function, by its continued fraction (Abramowitz and Stegun
-// 26.5.8, evaluated as Lentz does).
+// incompleteBeta returns the regularized incomplete beta function, by its continued fraction
+// (Abramowitz and Stegun 26.5.8, evaluated as Lentz does).
 func incompleteBeta(a, b, x float64) float64 {
 	if x <= 0 || x >= 1 {
 		return min(1, max(0, x))

@@ -8,7 +8,8 @@ import (
 	"github.com/gotach/profiler/internal/analyze/locks"
 )
 
-// poolWaits are the names of waits for a place in something that has few, and what makes it greater.
+// poolWaits are the names of waits for a place in something that has few, and what makes it
+// greater.
 var poolWaits = map[string]string{
 	"a free connection of sql.DB":         "SetMaxOpenConns sets how many there are",
 	"a connection of http.Transport":      "MaxConnsPerHost sets how many there are, MaxIdleConnsPerHost how many are kept",
@@ -23,8 +24,9 @@ var poolWaits = map[string]string{
 	"a place for a stream of gRPC":        "the server's MaxConcurrentStreams sets how many there are; more connections have more",
 }
 
-// chains returns what kept goroutines waiting at the places at which they waited for others to end, or for a place in a pool: what
-// gotach waits shows. It is nil if nothing of that is worth a sentence, or if the profile is too large to tell at once.
+// chains returns what kept goroutines waiting at the places at which they waited for others to end,
+// or for a place in a pool: what gotach waits shows. It is nil if nothing of that is worth a
+// sentence, or if the profile is too large to tell at once.
 func (f *facts) chains() (map[place][]locks.WaitNode, error) {
 	if f.chainsKnown {
 		return f.chainsAt, nil
@@ -55,12 +57,14 @@ func (f *facts) chains() (map[place][]locks.WaitNode, error) {
 	return f.chainsAt, nil
 }
 
-// answers reports whether requests wait for an answer of other goroutines of the program, or for something else that has no name.
+// answers reports whether requests wait for an answer of other goroutines of the program, or for
+// something else that has no name.
 func (f *facts) answers(s *spot) bool {
 	return f.byRequests() && (s.state == "chan receive" || s.state == "select") && s.wait == "" && !s.itself && s.op == ""
 }
 
-// mostFast is the number of samples that are read again also if it has to be fast: two readings take 0.15 s of CPU.
+// mostFast is the number of samples that are read again also if it has to be fast: two readings
+// take 0.15 s of CPU.
 const mostFast = 200_000
 
 const waitGroup = "sync.WaitGroup.Wait"

@@ -14,8 +14,8 @@ const (
 	channelShare = 0.2
 	// channelAverage is the least number of goroutines that wait to send, on average.
 	channelAverage = 0.5
-	// balance is the part of the waits to send that waits to receive from the same channel have at most. If they have more, both sides
-	// wait for each other in turn, and none is slow.
+	// balance is the part of the waits to send that waits to receive from the same channel have at
+	// most. If they have more, both sides wait for each other in turn, and none is slow.
 	balance = 0.25
 	// fewSends is the number of waits to send below which nothing is known of the consumer's pace.
 	fewSends = 3
@@ -81,8 +81,9 @@ func channels(f *facts) error {
 	return nil
 }
 
-// ahead reports whether a goroutine makes the next thing before somebody wants it, as etcd does with the next file of its log: it is the only
-// one that waits to send, and hardly ever goes on. Where there are requests that do not wait for it, that is less than once a second.
+// ahead reports whether a goroutine makes the next thing before somebody wants it, as etcd does
+// with the next file of its log: it is the only one that waits to send, and hardly ever goes on.
+// Where there are requests that do not wait for it, that is less than once a second.
 func (f *facts) ahead(x *locks.Lock) bool {
 	few := fewSends
 	if f.byRequests() && !f.worth(f.waited(x), channelShare) {
@@ -91,8 +92,8 @@ func (f *facts) ahead(x *locks.Lock) bool {
 	return x.Goroutines == 1 && x.Waits < few
 }
 
-// otherSide says who was on the other side of a channel, as gotach locks does. It is nil if that is not known, or if the profile is too large
-// to tell at once.
+// otherSide says who was on the other side of a channel, as gotach locks does. It is nil if that is
+// not known, or if the profile is too large to tell at once.
 func (f *facts) otherSide(x *locks.Lock) (*locks.Holder, error) {
 	if x.Holder != nil || f.Fast && f.p.Samples > mostFast {
 		return x.Holder, nil

@@ -9,7 +9,8 @@ import (
 const (
 	// chattyShare is the least share of the time of requests of waits that come again and again.
 	chattyShare = 0.4
-	// chattyWaits is the number of such waits that were seen of each request, on average. There were more: a tick sees at most one.
+	// chattyWaits is the number of such waits that were seen of each request, on average. There
+	// were more: a tick sees at most one.
 	chattyWaits = 4
 )
 

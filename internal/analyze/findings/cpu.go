@@ -11,22 +11,25 @@ import (
 const (
 	// fullCores is the share of the cores from which on the program uses them all.
 	fullCores = 0.85
-	// mostCores is that from which on one goroutine that hands out work is not kept from it by too few places: those who collect garbage
-	// and begin goroutines have the rest.
+	// mostCores is that from which on one goroutine that hands out work is not kept from it by too
+	// few places: those who collect garbage and begin goroutines have the rest.
 	mostCores = 0.6
 	// queueShare is the share of the time that waits for a core must have.
 	queueShare = 0.25
-	// fewProcs is the share of GOMAXPROCS that a program which needs more has in use, and procsQueue the number of goroutines that wait
-	// to run meanwhile, on average. busyShare is the part of the time in which goroutines ran that others may have: a greater GOMAXPROCS
-	// has no more cores then.
+	// fewProcs is the share of GOMAXPROCS that a program which needs more has in use, and
+	// procsQueue the number of goroutines that wait to run meanwhile, on average. busyShare is the
+	// part of the time in which goroutines ran that others may have: a greater GOMAXPROCS has no
+	// more cores then.
 	fewProcs, procsQueue, busyShare = 0.7, 0.5, 0.5
-	// longQueues is the number of goroutines that wait to run for each of GOMAXPROCS, on average, from which on these are in use: beside
-	// other programs, less of the time in which their threads have no core may be seen than there is.
+	// longQueues is the number of goroutines that wait to run for each of GOMAXPROCS, on average,
+	// from which on these are in use: beside other programs, less of the time in which their
+	// threads have no core may be seen than there is.
 	longQueues = 2
-	// queueLength is the number of goroutines that wait for each core, on average, from which on it matters; crowdedLength is that if
-	// other programs have a part of the cores.
+	// queueLength is the number of goroutines that wait for each core, on average, from which on it
+	// matters; crowdedLength is that if other programs have a part of the cores.
 	queueLength, crowdedLength = 1, 3
-	// anyQueue is that from which on it matters whoever waits: a connection waits before its request begins.
+	// anyQueue is that from which on it matters whoever waits: a connection waits before its
+	// request begins.
 	anyQueue = 4
 	// collectedWeight puts it behind the garbage collector, if that has much of the CPU time.
 	collectedWeight = 0.5
@@ -114,8 +117,8 @@ func (f *facts) cpuEvidence() (evidence []string) {
 	return evidence
 }
 
-// feeds reports whether goroutines that waited for so long hand out work to others that compute on most cores, or would if other programs
-// had none. With more places they would not be faster.
+// feeds reports whether goroutines that waited for so long hand out work to others that compute on
+// most cores, or would if other programs had none. With more places they would not be faster.
 func (f *facts) feeds(waited time.Duration) bool {
 	return !f.byRequests() && waited <= f.length+f.length/20 && f.onCores(f.used+f.noCore+f.runnable)
 }

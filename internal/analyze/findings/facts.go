@@ -92,7 +92,8 @@ const (
 	fewRequests = 20
 	// leastShare is the share of the time below which a cause is not worth a sentence.
 	leastShare = 0.1
-	// leastAverage is the number of goroutines, on average, that something must keep from their work.
+	// leastAverage is the number of goroutines, on average, that something must keep from their
+	// work.
 	leastAverage = 0.05
 )
 
@@ -290,7 +291,8 @@ func (f *facts) add(x Finding, at place) {
 	x.place = at
 	switch x.Kind {
 	case Lock, Pool, Channel, Straggler:
-		// These keep goroutines from all else, so that the time of what others do meanwhile says little.
+		// These keep goroutines from all else, so that the time of what others do meanwhile says
+		// little.
 		if !f.byRequests() && f.length > 0 {
 			x.clock = min(1, float64(x.Cost)/float64(f.length))
 		}

@@ -1,9 +1,10 @@
-// Package findings says in sentences what is wrong with a program: the cause, the place, what it costs, since when, how sure that
-// is, and which command shows more. It computes nothing itself. Each number is one that an analysis of package analyze has, and that
-// a command prints. If nothing is wrong it says nothing.
+// Package findings says in sentences what is wrong with a program: the cause, the place, what it
+// costs, since when, how sure that is, and which command shows more. It computes nothing itself.
+// Each number is one that an analysis of package analyze has, and that a command prints. If nothing
+// is wrong it says nothing.
 //
-// A kind of finding has a file of its own. findings.go has what is common to all and their order; facts.go has what they all look at, words.go what their
-// sentences are made of.
+// A kind of finding has a file of its own. findings.go has what is common to all and their order;
+// facts.go has what they all look at, words.go what their sentences are made of.
 package findings
 
 import (
@@ -16,15 +17,17 @@ import (
 	"github.com/gotach/profiler/internal/analyze/requests"
 )
 
-// A Finding is one thing that is wrong, or with Note something that one should know and that is no fault of the program.
+// A Finding is one thing that is wrong, or with Note something that one should know and that is no
+// fault of the program.
 type Finding struct {
 	Kind     string `json:"kind"` // one of Kinds
 	Text     string `json:"text"` // one or two sentences
 	Function string `json:"function,omitempty"`
 	File     string `json:"file,omitempty"`
 	Line     int    `json:"line,omitempty"`
-	// Cost is time of goroutines, all added up, or of CPUs. Share is its part of the time of requests if there are requests, else of all
-	// the work of goroutines; that of a leak is the part of all goroutines that are leaked.
+	// Cost is time of goroutines, all added up, or of CPUs. Share is its part of the time of
+	// requests if there are requests, else of all the work of goroutines; that of a leak is the
+	// part of all goroutines that are leaked.
 	Cost  time.Duration `json:"cost_ns"`
 	Share float64       `json:"share"`
 	// Sure is Measured or Inferred.
@@ -82,13 +85,13 @@ type Input struct {
 	Locks    *locks.Locks       // Survey.Locks
 	Requests *requests.Requests // Survey.FindRequests; may be nil
 	Files    string             // the files of the profile as they can be typed, for commands
-	// Fast says not to read the samples of a large profile again: then nothing is known of stragglers, nor of those that have a
-	// connection of a pool.
+	// Fast says not to read the samples of a large profile again: then nothing is known of
+	// stragglers, nor of those that have a connection of a pool.
 	Fast bool
 }
 
-// Of returns what is found in a profile, what gives the most if it is cured first, notes last. It may read the samples twice more, if
-// goroutines wait for others to end or for connections.
+// Of returns what is found in a profile, what gives the most if it is cured first, notes last. It
+// may read the samples twice more, if goroutines wait for others to end or for connections.
 func Of(in Input) ([]Finding, error) {
 	f := newFacts(in)
 	if f.session == nil {
@@ -116,7 +119,8 @@ func OfSurvey(survey *report.Survey, files string, most int64) ([]Finding, error
 	return Of(Input{Survey: survey, Locks: waits, Requests: found, Files: files, Fast: survey.Profile.Samples > most})
 }
 
-// ordered returns the findings in their order. What another one has said of the same place is left out.
+// ordered returns the findings in their order. What another one has said of the same place is left
+// out.
 func (f *facts) ordered() []Finding {
 	rank := func(x *Finding) int {
 		switch {

@@ -11,7 +11,8 @@ import (
 var collectorFunc = regexp.MustCompile(`^runtime\.(gcBgMarkWorker|gcAssistAlloc|gcDrain|gcMarkTermination|gcStart|gcSweep|bgsweep|deductSweepCredit)`)
 
 const (
-	// collectorShare is the collector's least share of the CPU time. It may use a quarter of the cores while it marks.
+	// collectorShare is the collector's least share of the CPU time. It may use a quarter of the
+	// cores while it marks.
 	collectorShare = 0.3
 	// collectorCores is the least number of cores that it uses on average.
 	collectorCores = 0.1

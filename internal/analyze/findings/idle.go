@@ -8,11 +8,13 @@ import (
 const (
 	// idleCores is the number of cores below which a program hardly computes.
 	idleCores = 0.05
-	// idleWork is the number of goroutines that are not idle, on average, below which it has hardly anything to do.
+	// idleWork is the number of goroutines that are not idle, on average, below which it has hardly
+	// anything to do.
 	idleWork = 0.1
 )
 
-// hardlyWorks reports whether a program hardly computes and its goroutines have hardly anything else to do.
+// hardlyWorks reports whether a program hardly computes and its goroutines have hardly anything
+// else to do.
 func (f *facts) hardlyWorks(work time.Duration) bool {
 	return float64(f.used) < idleCores*float64(f.length) && float64(work) < idleWork*float64(f.length)
 }

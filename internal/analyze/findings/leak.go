@@ -52,7 +52,8 @@ func growing(f *facts) error {
 	return nil
 }
 
-// callerOf returns the line of the program's own code at which a function of a library was seen the longest, none if it is not one.
+// callerOf returns the line of the program's own code at which a function of a library was seen the
+// longest, none if it is not one.
 func (f *facts) callerOf(function string) place {
 	own, times := f.p.OwnFrames(), map[place]time.Duration{}
 	for i := range f.p.Records {

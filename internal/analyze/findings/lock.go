@@ -11,7 +11,8 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// grouped returns the locks and channels, the most waited time first, without those for which goroutines wait that leak.
+// grouped returns the locks and channels, the most waited time first, without those for which
+// goroutines wait that leak.
 func (f *facts) grouped() []locks.Lock {
 	if f.Locks == nil {
 		return nil
@@ -34,7 +35,8 @@ func contended(f *facts) error {
 	return nil
 }
 
-// waited returns the time for which goroutines waited for an object. If the time of requests counts, it is the part that is theirs.
+// waited returns the time for which goroutines waited for an object. If the time of requests
+// counts, it is the part that is theirs.
 func (f *facts) waited(x *locks.Lock) (sum time.Duration) {
 	if !f.byRequests() {
 		return time.Duration(x.Waited)
@@ -101,8 +103,9 @@ func (f *facts) lock(x *locks.Lock, waited time.Duration) {
 	f.add(out, at)
 }
 
-// past says what is done past a lock at the line at which others wait for it, as in a library that takes it. If it is what one goroutine at
-// most does, most of the time, the holder does it, also where holds are too short to tell one from the next.
+// past says what is done past a lock at the line at which others wait for it, as in a library that
+// takes it. If it is what one goroutine at most does, most of the time, the holder does it, also
+// where holds are too short to tell one from the next.
 func (f *facts) past(at place) string {
 	own, times := f.p.OwnFrames(), map[doing]time.Duration{}
 	for i := range f.p.Records {

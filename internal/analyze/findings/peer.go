@@ -12,15 +12,19 @@ import (
 )
 
 const (
-	// alwaysWaits is the part of the clock's time that one goroutine waits for a peer if it does hardly anything else.
+	// alwaysWaits is the part of the clock's time that one goroutine waits for a peer if it does
+	// hardly anything else.
 	alwaysWaits = 0.8
-	// alwaysWeight puts it behind what waits for such a goroutine as long, as one does that waits for a place in a group with a limit.
+	// alwaysWeight puts it behind what waits for such a goroutine as long, as one does that waits
+	// for a place in a group with a limit.
 	alwaysWeight = 0.9
 	// peerShare is the least share of the time that is waited for a peer.
 	peerShare = 0.3
-	// slowAnswer is the time for which a request waits for a peer, on average, from which on the peer is slow.
+	// slowAnswer is the time for which a request waits for a peer, on average, from which on the
+	// peer is slow.
 	slowAnswer = 10 * time.Millisecond
-	// mostExplained is the share that other findings explain at most: an answer has a tenth of all the time, or nothing is said of it.
+	// mostExplained is the share that other findings explain at most: an answer has a tenth of all
+	// the time, or nothing is said of it.
 	mostExplained = 2.0 / 3
 )
 
@@ -96,8 +100,8 @@ func halfTook(r *requests.Requests) string {
 	return fmt.Sprintf("%s requests, half of them took %s", count, half)
 }
 
-// explained returns the share of the time of requests of which it is known already why they wait: what else they wait for is to be compared with
-// the rest.
+// explained returns the share of the time of requests of which it is known already why they wait:
+// what else they wait for is to be compared with the rest.
 func (f *facts) explained() (share float64) {
 	if !f.byRequests() {
 		return 0
@@ -111,8 +115,9 @@ func (f *facts) explained() (share float64) {
 	return min(share, mostExplained)
 }
 
-// slow reports whether requests that wait at a line, or all of them, wait long enough for an answer. Lines at which few of the requests wait
-// count by those that were seen there: a short wait is seen as one of a tick.
+// slow reports whether requests that wait at a line, or all of them, wait long enough for an
+// answer. Lines at which few of the requests wait count by those that were seen there: a short wait
+// is seen as one of a tick.
 func (f *facts) slow(waited time.Duration, at place, state string) bool {
 	if !f.byRequests() || f.Requests == nil || waited >= slowAnswer*time.Duration(f.Requests.Count) {
 		return true

@@ -25,13 +25,15 @@ var (
 	dnsFunc  = regexp.MustCompile(`^net\.(\(\*Resolver\)\.(lookup|Lookup|goLookup|exchange|tryOneName)|lookupIP|cgoLookup|goLookup|doBlockingWithCtx)`)
 	tlsFunc  = regexp.MustCompile(`^crypto/tls\.\(\*Conn\)\.(handshakeContext|HandshakeContext|Handshake)$|^net/http\.\(\*persistConn\)\.addTLS`)
 	execFunc = regexp.MustCompile(`^os\.(StartProcess|\(\*Process\)\.[wW]ait)$|^os/exec\.\(\*Cmd\)\.`)
-	// dialFunc are functions that make a connection, with all that a client and a server tell each other before the first question: by
-	// their names, as drivers of database/sql and most clients have them, and those of go-redis, pgx and NATS.
+	// dialFunc are functions that make a connection, with all that a client and a server tell each
+	// other before the first question: by their names, as drivers of database/sql and most clients
+	// have them, and those of go-redis, pgx and NATS.
 	dialFunc = regexp.MustCompile(`^net/http\.\(\*Transport\)\.dialConn$|^net\.\(\*(sysDialer|Dialer)\)\.|\.\(?\*?\w*[cC]onnector\)?\.Connect$|\.Dial(Context|TLS|Timeout|URL|Config)?$|` +
 		`/go-redis/.*\.(\(\*baseClient\)\.initConn|\(\*ConnPool\)\.queuedNewConn)$|/pgx/.*\.ConnectConfig$|/nats\.go\.\(\*Conn\)\.connect$`)
 )
 
-// operations returns a function that says what a record does. It compares each frame's name once: a large profile has many records.
+// operations returns a function that says what a record does. It compares each frame's name once: a
+// large profile has many records.
 func operations(p *profile.Profile) func(rec *profile.Record) string {
 	ops := make([]string, len(p.Frames))
 	for i := range p.Frames {
@@ -113,7 +115,8 @@ func (f *facts) op(op string, all time.Duration, at place, since int64) {
 	f.add(x, at)
 }
 
-// dials reports whether goroutines that wait for a connection of http.Transport wait because one is made each time. Then it says so.
+// dials reports whether goroutines that wait for a connection of http.Transport wait because one is
+// made each time. Then it says so.
 func (f *facts) dials(s *spot) bool {
 	times := map[string]time.Duration{}
 	all := time.Duration(0)

@@ -11,14 +11,16 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// dialShare is the part of the waits for a connection of http.Transport in which connections are made. From there on it is not
-// the pool that is too small.
+// dialShare is the part of the waits for a connection of http.Transport in which connections are
+// made. From there on it is not the pool that is too small.
 const dialShare = 0.5
 
-// nestedShare is the least share of the time in which goroutines wait for a connection that have one. It is low, as others wait for them.
+// nestedShare is the least share of the time in which goroutines wait for a connection that have
+// one. It is low, as others wait for them.
 const nestedShare = 0.02
 
-// fullPlaces is the part of the places of a semaphore that are taken on average, if goroutines wait for them.
+// fullPlaces is the part of the places of a semaphore that are taken on average, if goroutines wait
+// for them.
 const fullPlaces = 0.7
 
 // pools says for which connections and places goroutines wait, and what those do that have one.
@@ -89,8 +91,8 @@ type waitLines struct {
 	most       place         // the one with most of the time
 }
 
-// poolLines returns the lines at which goroutines wait for a place in a pool, by the name of the wait. They may be many, as each handler of
-// a server has one.
+// poolLines returns the lines at which goroutines wait for a place in a pool, by the name of the
+// wait. They may be many, as each handler of a server has one.
 func (f *facts) poolLines(nested map[place]bool) map[string]*waitLines {
 	lines := map[string]*waitLines{}
 	list := f.byWait()
@@ -112,7 +114,8 @@ func (f *facts) poolLines(nested map[place]bool) map[string]*waitLines {
 	return lines
 }
 
-// nested says where goroutines wait for a connection that have one already. It returns these places, and those at which others wait for them.
+// nested says where goroutines wait for a connection that have one already. It returns these
+// places, and those at which others wait for them.
 func (f *facts) nested(chains map[place][]locks.WaitNode) map[place]bool {
 	told := map[place]bool{}
 	list := f.byWait()
@@ -166,7 +169,8 @@ func (f *facts) byWait() (list []*spot) {
 	return list
 }
 
-// poolHolders returns what is known of those that have a connection: the wait's name with their number, and what most of them do.
+// poolHolders returns what is known of those that have a connection: the wait's name with their
+// number, and what most of them do.
 func (f *facts) poolHolders(chains []locks.WaitNode, wait string) (name, uses string, at place, sure string) {
 	name, sure = wait, Measured
 	if n := nodeOf(chains, wait); n != nil {
@@ -213,8 +217,9 @@ func (f *facts) semaphore(x *locks.Lock, waited time.Duration) {
 	f.add(out, at)
 }
 
-// likeSemaphore reports whether as many goroutines as a channel has places were, all the time, beyond the line that sends to it, in the
-// same function: then they have a place until they receive from it. The source text, if it can be read, says that better.
+// likeSemaphore reports whether as many goroutines as a channel has places were, all the time,
+// beyond the line that sends to it, in the same function: then they have a place until they receive
+// from it. The source text, if it can be read, says that better.
 func (f *facts) likeSemaphore(x *locks.Lock) bool {
 	at := f.ownOf(&x.Sites[0])
 	if x.Capacity == 0 || x.Sites[0].Reason != "chan send" || at.function == "" {

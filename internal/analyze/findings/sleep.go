@@ -62,7 +62,8 @@ func (f *facts) polls() error {
 	return nil
 }
 
-// stays reports whether requests that wait for so long stay, as for a stream of events, so that the wait is no question.
+// stays reports whether requests that wait for so long stay, as for a stream of events, so that the
+// wait is no question.
 func (f *facts) stays(waited time.Duration) bool {
 	return f.Requests != nil && waited > 0 && float64(waited) > parkedPart*float64(f.Requests.Count)*float64(f.length)
 }

@@ -50,7 +50,8 @@ func (f *facts) childWaits(s *spot, n *locks.WaitNode) {
 	f.add(x, at)
 }
 
-// straggler tells of the last goroutine of a WaitGroup. It returns false if there is nothing to tell.
+// straggler tells of the last goroutine of a WaitGroup. It returns false if there is nothing to
+// tell.
 func (f *facts) straggler(s *spot, n *locks.WaitNode) bool {
 	alone := time.Duration(0)
 	for i := range n.Next {

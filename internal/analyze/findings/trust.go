@@ -8,11 +8,14 @@ import (
 const (
 	// fewTicks is the number of ticks below which a profile says little.
 	fewTicks = 100
-	// hardlyTicks is the number of ticks below which nothing else that is found is worth reading first.
+	// hardlyTicks is the number of ticks below which nothing else that is found is worth reading
+	// first.
 	hardlyTicks = 30
-	// slowTicks is the number of ticks a second below which waits of many milliseconds are not seen.
+	// slowTicks is the number of ticks a second below which waits of many milliseconds are not
+	// seen.
 	slowTicks = 30
-	// unseenShare is the part of the time of goroutines that no sample stands for, above which what is seen is not all that matters.
+	// unseenShare is the part of the time of goroutines that no sample stands for, above which what
+	// is seen is not all that matters.
 	unseenShare = 0.2
 	// lostShare is the part of the samples that were dropped.
 	lostShare = 0.05

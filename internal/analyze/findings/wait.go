@@ -12,28 +12,33 @@ import (
 )
 
 const (
-	// parkedPart is the part of the session that a request waits, on average, from which on it is no question: the client stays, as for a
-	// stream of events.
+	// parkedPart is the part of the session that a request waits, on average, from which on it is
+	// no question: the client stays, as for a stream of events.
 	parkedPart = 0.25
-	// waitingAverage is the number of goroutines that wait for a Cond at one place, on average, from which on that matters without requests.
-	// One may wait for work, and in a receive or a select several may. waitingShare is the least share of the time.
+	// waitingAverage is the number of goroutines that wait for a Cond at one place, on average,
+	// from which on that matters without requests. One may wait for work, and in a receive or a
+	// select several may. waitingShare is the least share of the time.
 	waitingAverage, waitingShare = 2, 0.5
-	// answerShare is the least share of the time that goroutines wait for an answer of others without requests, while cores are left: where each
-	// of them waits for one that works, it is half.
+	// answerShare is the least share of the time that goroutines wait for an answer of others
+	// without requests, while cores are left: where each of them waits for one that works, it is
+	// half.
 	answerShare = 0.6
 
-	// workingAverage is the number of goroutines that do something else, on average, if some of it is what requests wait for. If nobody
-	// does, they wait for something that has not happened, such as the next message.
+	// workingAverage is the number of goroutines that do something else, on average, if some of it
+	// is what requests wait for. If nobody does, they wait for something that has not happened,
+	// such as the next message.
 	workingAverage = 0.2
-	// syncedShare is the part of the time on the clock in which a goroutine that is in no request waits for the disk, from which on it
-	// may be that for which others wait. Without requests it is, if waitingAverage of them wait at one place, as those do that wait for what
-	// they have written, for at least syncWaitShare of the time.
+	// syncedShare is the part of the time on the clock in which a goroutine that is in no request
+	// waits for the disk, from which on it may be that for which others wait. Without requests it
+	// is, if waitingAverage of them wait at one place, as those do that wait for what they have
+	// written, for at least syncWaitShare of the time.
 	syncedShare, syncWaitShare = 0.3, 0.2
 
 	waitCond = "sync.Cond.Wait"
 )
 
-// waitSums are the time of goroutines that wait for others, of which it is not known who they are, and of what goroutines do meanwhile.
+// waitSums are the time of goroutines that wait for others, of which it is not known who they are,
+// and of what goroutines do meanwhile.
 type waitSums struct {
 	sums    map[doing]time.Duration
 	asks    map[doing]bool
@@ -127,7 +132,8 @@ func (f *facts) waitsForDisk(at doing, waited time.Duration, syncer place, synce
 	f.add(x, at.place)
 }
 
-// waitsAt says that most of the time is waited at a place, for what is not known, and what others do meanwhile.
+// waitsAt says that most of the time is waited at a place, for what is not known, and what others
+// do meanwhile.
 func (f *facts) waitsAt(at place, state string, waited time.Duration, meanwhile string) {
 	x := Finding{Kind: Wait, Cost: waited, Share: f.share(waited), Sure: Measured, Since: f.since(f.seriesAt(at))}
 	x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s%s.", f.who(), state, at.text(), f.part(waited), sinceText(x.Since), meanwhile)

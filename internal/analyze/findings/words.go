@@ -96,7 +96,8 @@ func (f *facts) activity(state string, at place) string {
 	return verb + " in " + at.text()
 }
 
-// activityOf is activity of a goroutine that keeps another one waiting, of which it may be known what it waits for.
+// activityOf is activity of a goroutine that keeps another one waiting, of which it may be known
+// what it waits for.
 func (f *facts) activityOf(n *locks.WaitNode) string {
 	at := placeOfHolder(&n.HolderFrame)
 	if n.Name == "" || n.Kind != "" || at.function == "" {

@@ -28,7 +28,8 @@ type spotOf struct {
 	early     bool
 }
 
-// An idleSpot is a function in which members of a group wait: those that were there when the session began, or the others.
+// An idleSpot is a function in which members of a group wait: those that were there when the
+// session began, or the others.
 type idleSpot struct {
 	spotOf
 	guests   uint64 // members that have waited there, in the present file
@@ -58,8 +59,8 @@ type idleWait struct {
 	visits uint64
 }
 
-// together returns a wait with the sums of it of members that were there when the session began and of others. If it is a
-// select, it is all selects in its function.
+// together returns a wait with the sums of it of members that were there when the session began and
+// of others. If it is a select, it is all selects in its function.
 func (f *Idle) together(w *idleWait) idleWait {
 	sum := *w
 	other := w.of
@@ -95,9 +96,9 @@ func (f *Idle) isRest(w *idleWait) bool {
 	return (g.created || g.main) && f.few(g) && w.visits <= g.members && float64(w.time) >= homeShare*float64(g.presence)
 }
 
-// stays reports whether the members that were there when the session began wait there in all of it. In a select in another function than
-// that with which they began, they may look at something now and then. Where members that came later wait too, they may all be
-// leaked.
+// stays reports whether the members that were there when the session began wait there in all of it.
+// In a select in another function than that with which they began, they may look at something now
+// and then. Where members that came later wait too, they may all be leaked.
 func (f *Idle) stays(w *idleWait) bool {
 	spot := &f.spots[w.spot]
 	if !spot.early || !f.groups[w.group-1].created {
@@ -133,6 +134,7 @@ func (f *Idle) isHome(w *idleWait) bool {
 	case w.deep && float64(w.shared) < homeShare*float64(w.time):
 		return false
 	}
-	// At least one member of a hundred came back. Members that have never been there make this stricter.
+	// At least one member of a hundred came back. Members that have never been there make this
+	// stricter.
 	return w.visits >= g.members+max(1, g.members/100)
 }

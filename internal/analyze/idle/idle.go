@@ -1,4 +1,5 @@
-// Package idle tells waits that are idle from those that somebody waits for. All rooms that add up waits ask [Idle].
+// Package idle tells waits that are idle from those that somebody waits for. All rooms that add up
+// waits ask [Idle].
 //
 // # Files
 //
@@ -18,26 +19,30 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Idle tells waits that are idle from those that somebody waits for: nobody would be faster if an idle wait
-// were shorter. In this order:
+// Idle tells waits that are idle from those that somebody waits for: nobody would be faster if an
+// idle wait were shorter. In this order:
 //
-//   - A goroutine with labels, or in a request (RequestKinds), is at work, unless it waits for the next tick of its own ticker in a loop in
-//     the background, or reads from the connection of its client in a handler that has taken this over.
-//   - A wait at a known place (idlePlaces) is idle: there a library waits for the next thing to do. At some
-//     of them this holds with labels too.
-//   - A wait at home is idle. A group is the goroutines that were created at one place and run one function. Its home is
-//     the place at which its members rest: they wait in the function that they began with, spend at least
-//     homeShare of the session there, and come back to it. Selects in one function are one place. If members wait for one
-//     object, such as a queue of work, it is parkShare. A group of at most fewMembers that waits in a select for
-//     homeShare of the session need not come back. If samples are selected by state, no home is known.
-//   - A group of at most fewMembers rests if each waits at one place in the whole session, in a receive or the like. So do
-//     all those members of any group that were there when the session began, and wait in the function that they began with or
-//     in a select. In a session of at least restTime that is idle.
-//   - A select that only waits to send, as the source text has it, is neither, nor is a wait to write to a connection or pipe.
+//   - A goroutine with labels, or in a request (RequestKinds), is at work, unless it waits for the
+//     next tick of its own ticker in a loop in the background, or reads from the connection of its
+//     client in a handler that has taken this over.
+//   - A wait at a known place (idlePlaces) is idle: there a library waits for the next thing to do.
+//     At some of them this holds with labels too.
+//   - A wait at home is idle. A group is the goroutines that were created at one place and run one
+//     function. Its home is the place at which its members rest: they wait in the function that
+//     they began with, spend at least homeShare of the session there, and come back to it. Selects
+//     in one function are one place. If members wait for one object, such as a queue of work, it is
+//     parkShare. A group of at most fewMembers that waits in a select for homeShare of the session
+//     need not come back. If samples are selected by state, no home is known.
+//   - A group of at most fewMembers rests if each waits at one place in the whole session, in a
+//     receive or the like. So do all those members of any group that were there when the session
+//     began, and wait in the function that they began with or in a select. In a session of at least
+//     restTime that is idle.
+//   - A select that only waits to send, as the source text has it, is neither, nor is a wait to
+//     write to a connection or pipe.
 //   - A select without cases is idle, and so are waits of the runtime's own goroutines.
 //
-// Whether a stack is a home is known when all samples were read. So Add gives each sample a Key. Whoever
-// adds up samples keeps those of different keys apart, and asks Is after Finish:
+// Whether a stack is a home is known when all samples were read. So Add gives each sample a Key.
+// Whoever adds up samples keeps those of different keys apart, and asks Is after Finish:
 //
 //	f := idle.New(src, read)
 //	for s, err := range src.Samples() {
@@ -48,8 +53,8 @@ import (
 //		if f.Is(key) { … }
 //	}
 //
-// Keys are small numbers: there are as many as groups have stacks that may be homes. The memory does not
-// grow with the number of samples.
+// Keys are small numbers: there are as many as groups have stacks that may be homes. The memory
+// does not grow with the number of samples.
 type Idle struct {
 	src     *stream.Source
 	texts   *syntax.Sources
@@ -91,20 +96,24 @@ const (
 const (
 	// homeShare is the least share of its time that a group spends at home.
 	homeShare = 0.9
-	// parkShare is homeShare of a group whose members wait for one object and come back to it: at least half of its workers are
-	// not needed.
+	// parkShare is homeShare of a group whose members wait for one object and come back to it: at
+	// least half of its workers are not needed.
 	parkShare = 0.5
 	// lifeShare is how much of the session its goroutines live at least, on average.
 	lifeShare = 0.5
-	// fewMembers is how many members a group has at most in a process that is at home in a select to which it never came back, or
-	// that rests: one that works in the background, but had nothing to do in the whole session.
+	// fewMembers is how many members a group has at most in a process that is at home in a select
+	// to which it never came back, or that rests: one that works in the background, but had nothing
+	// to do in the whole session.
 	fewMembers = 4
-	// earlyTime is the time, in µs, in which the goroutines are seen that were there when a session began.
+	// earlyTime is the time, in µs, in which the goroutines are seen that were there when a session
+	// began.
 	earlyTime = 1_000_000
-	// restTime is the least time, in µs, after which a wait in the whole session is idle. In a shorter session, or a selection of
-	// a short time, goroutines may wait for an answer in all of it.
+	// restTime is the least time, in µs, after which a wait in the whole session is idle. In a
+	// shorter session, or a selection of a short time, goroutines may wait for an answer in all of
+	// it.
 	restTime = 5_000_000
-	// maxWaits bounds the memory that keys take, and what sums by key take. Further waits are not idle.
+	// maxWaits bounds the memory that keys take, and what sums by key take. Further waits are not
+	// idle.
 	maxWaits = 1 << 18
 	// maxIdleGroups bounds the memory of groups. The goroutines of further ones have no home.
 	maxIdleGroups = 1 << 18
@@ -122,12 +131,14 @@ type idleState struct {
 	file  uint32 // in which it has a sample, + 1
 }
 
-// A groupKey is what the members of a group have in common. One literal may run different functions, so for those that began with
-// a literal it has the function that this called in their first sample.
+// A groupKey is what the members of a group have in common. One literal may run different
+// functions, so for those that began with a literal it has the function that this called in their
+// first sample.
 type groupKey struct{ creator, entry, runs uint32 }
 
-// New returns an Idle for the samples of a source, which must have stream.Options.Labels and Creators. read reads a source file of the
-// profiled program, by its name in the profile; it may be nil.
+// New returns an Idle for the samples of a source, which must have stream.Options.Labels and
+// Creators. read reads a source file of the profiled program, by its name in the profile; it may be
+// nil.
 func New(src *stream.Source, read func(name string) *source.File) *Idle {
 	return &Idle{
 		src: src, texts: syntax.NewSources(read), processes: uint64(src.ProcessCount()),
@@ -203,7 +214,8 @@ func (f *Idle) Add(s *stream.Sample) Key {
 	return f.waitKey(st, at, s, wall, same)
 }
 
-// waitKey returns the key of a goroutine's wait, and adds time to it. same says that the goroutine was in it in its previous sample.
+// waitKey returns the key of a goroutine's wait, and adds time to it. same says that the goroutine
+// was in it in its previous sample.
 func (f *Idle) waitKey(st *idleState, at *idleStack, s *stream.Sample, wall uint64, same bool) Key {
 	switch at.kind {
 	case idleAlways:
@@ -235,7 +247,8 @@ func (f *Idle) waitKey(st *idleState, at *idleStack, s *stream.Sample, wall uint
 	return NotIdle
 }
 
-// addWait adds time, in µs, to the wait that a goroutine is in. same says that it was in it in its previous sample, moved that it has run since.
+// addWait adds time, in µs, to the wait that a goroutine is in. same says that it was in it in its
+// previous sample, moved that it has run since.
 func (f *Idle) addWait(st *idleState, at *idleStack, wall uint64, same, moved bool) {
 	w := &f.waits[st.key-firstWait]
 	spot := &f.spots[w.spot]
@@ -259,8 +272,8 @@ func (f *Idle) addWait(st *idleState, at *idleStack, wall uint64, same, moved bo
 	}
 }
 
-// earliest returns until when goroutines have their first sample that were there when the session began, given the time of the first
-// sample of a file. In later files of a process none were.
+// earliest returns until when goroutines have their first sample that were there when the session
+// began, given the time of the first sample of a file. In later files of a process none were.
 func (f *Idle) earliest(begin uint64) uint64 {
 	s := f.src.FileSession()
 	if s == nil {
@@ -274,7 +287,8 @@ func (f *Idle) earliest(begin uint64) uint64 {
 	return begin + max(earlyTime, uint64((1-homeShare)*float64(s.Duration.Microseconds())))
 }
 
-// join makes a sample's goroutine a member of the group of those with its creator that run what it runs.
+// join makes a sample's goroutine a member of the group of those with its creator that run what it
+// runs.
 func (f *Idle) join(st *idleState, at *idleStack, s *stream.Sample, first bool) {
 	before := st.group
 	key := groupKey{s.Creator, at.entry, at.runs}
@@ -347,7 +361,8 @@ func (f *Idle) nextFile() {
 	}
 }
 
-// Finish says that all samples were added. Then Is knows about all keys. A further call does nothing.
+// Finish says that all samples were added. Then Is knows about all keys. A further call does
+// nothing.
 func (f *Idle) Finish() {
 	if f.idle != nil {
 		return
@@ -380,6 +395,6 @@ func (k Key) Later() bool { return k >= firstWait }
 // Is reports whether the waits with a key are idle.
 func (f *Idle) Is(key Key) bool { return f.idle[key] }
 
-// Rests reports whether the waits with a key are those of a group that rests. Most such goroutines wait for the end of the
-// program or for an error. One that hangs looks the same.
+// Rests reports whether the waits with a key are those of a group that rests. Most such goroutines
+// wait for the end of the program or for an error. One that hangs looks the same.
 func (f *Idle) Rests(key Key) bool { return f.rests[key] }

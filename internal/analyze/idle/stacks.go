@@ -34,7 +34,8 @@ const (
 	idleRest   // is no home, but a goroutine may spend a whole session there
 )
 
-// Place returns what goroutines with a stack wait for, if it waits at a known place, such as "the next request". Otherwise it is "".
+// Place returns what goroutines with a stack wait for, if it waits at a known place, such as
+// "the next request". Otherwise it is "".
 func (f *Idle) Place(stack uint32) string {
 	if p := f.stack(stack).place; p != nil {
 		return p.what
@@ -128,7 +129,8 @@ type idleTrace struct {
 	program bool // it waits for the end of another program
 }
 
-// trace goes through the frames of a stack of a goroutine that waits for a reason, "" if it does not wait.
+// trace goes through the frames of a stack of a goroutine that waits for a reason, "" if it does
+// not wait.
 func (f *Idle) trace(stack uint32, why string) (t idleTrace) {
 	list := f.src.Stacks()
 	if why != "" {
@@ -158,7 +160,8 @@ func (f *Idle) trace(stack uint32, why string) (t idleTrace) {
 	return t
 }
 
-// accepted reports whether goroutines with an innermost frame wait for a connection that the program has accepted.
+// accepted reports whether goroutines with an innermost frame wait for a connection that the
+// program has accepted.
 func (f *Idle) accepted(leaf *tachyon.Frame) bool {
 	if f.peers == nil {
 		f.peers, _ = f.src.Peers() // none if they cannot be read
@@ -224,8 +227,8 @@ func (f *Idle) frame(n uint32) *idleFrame {
 	return x
 }
 
-// anyLiteral returns a function's name. Literals in a function have one name, because their numbers depend on the
-// library's version.
+// anyLiteral returns a function's name. Literals in a function have one name, because their numbers
+// depend on the library's version.
 func anyLiteral(name string) string {
 	if at := analyze.Closure.FindStringIndex(name); at != nil {
 		return name[:at[0]] + ".func"

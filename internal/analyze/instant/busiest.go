@@ -6,8 +6,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// FindBusiest is Find of the instant at which the most goroutines wait for something that is not idle, whatever o.At is. It reads the samples
-// twice more. It is apart from Find because programs that link httpprof do not need the rules of what is idle.
+// FindBusiest is Find of the instant at which the most goroutines wait for something that is not
+// idle, whatever o.At is. It reads the samples twice more. It is apart from Find because programs
+// that link httpprof do not need the rules of what is idle.
 func FindBusiest(s *analyze.Samples, o Options) (*Instant, error) {
 	at, err := busiest(s)
 	if err != nil {
@@ -23,8 +24,8 @@ func FindBusiest(s *analyze.Samples, o Options) (*Instant, error) {
 // instantBins is the number of parts of a profile of which busiest chooses one.
 const instantBins = 1 << 12
 
-// busiest returns the instant, in µs since the start, in the middle of that part of the profile in which the most goroutines wait that are
-// not idle. It is the end of the profile if none do.
+// busiest returns the instant, in µs since the start, in the middle of that part of the profile in
+// which the most goroutines wait that are not idle. It is the end of the profile if none do.
 func busiest(s *analyze.Samples) (uint64, error) {
 	idles, err := idle.Read(s.Source, nil)
 	if err != nil {

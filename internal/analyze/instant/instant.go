@@ -1,4 +1,5 @@
-// Package instant finds what every goroutine did at an instant. The command and httpprof call [Find], the command also [FindBusiest].
+// Package instant finds what every goroutine did at an instant. The command and httpprof call
+// [Find], the command also [FindBusiest].
 //
 // # Files
 //
@@ -39,8 +40,9 @@ type Goroutine struct {
 	State  string `json:"state"`            // as in stream.Source.State
 	// Waited is how long it had waited there, as far as the samples tell.
 	Waited time.Duration `json:"waited_ns"`
-	// Seen is when the goroutine was seen with this stack, from the instant on. It is 0 if it had this stack from before the
-	// instant until after it, else the nearest sample's time, negative before the instant.
+	// Seen is when the goroutine was seen with this stack, from the instant on. It is 0 if it had
+	// this stack from before the instant until after it, else the nearest sample's time, negative
+	// before the instant.
 	Seen      time.Duration     `json:"seen_ns"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	CreatedBy string            `json:"created_by,omitempty"`
@@ -92,7 +94,8 @@ func find(s *analyze.Samples, at uint64, in []string) (*Instant, error) {
 	return out, nil
 }
 
-// lastLook is the time in µs, before the end of a profile, in which goroutines have their last samples.
+// lastLook is the time in µs, before the end of a profile, in which goroutines have their last
+// samples.
 const lastLook = 100_000
 
 // An instantFinder finds the goroutines of an instant.
@@ -115,7 +118,8 @@ type lastSeen struct {
 	until  uint64 // of the sample
 }
 
-// add adds a sample. It ends a time in which the goroutine had the stack of this sample, or of the one before.
+// add adds a sample. It ends a time in which the goroutine had the stack of this sample, or of the
+// one before.
 func (f *instantFinder) add(x *analyze.Sample) error {
 	if x.Interpreter != tachyon.User || gap(f.Samples, x.Stack) {
 		return nil

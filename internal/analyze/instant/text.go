@@ -15,8 +15,9 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// Text returns goroutines as runtime.Stack prints them. That a goroutine was not seen is in parentheses, as the runtime has
-// "(scan)": parsers of such texts take this as part of the state, and some refuse anything that is new after a comma.
+// Text returns goroutines as runtime.Stack prints them. That a goroutine was not seen is in
+// parentheses, as the runtime has "(scan)": parsers of such texts take this as part of the state,
+// and some refuse anything that is new after a comma.
 func Text(list []Goroutine) []byte {
 	var b bytes.Buffer
 	for i := range list {
@@ -56,7 +57,8 @@ func Text(list []Goroutine) []byte {
 	return b.Bytes()
 }
 
-// inRuntime reports whether the runtime leaves a function out of the stacks that it prints: it is one of its own, and not exported.
+// inRuntime reports whether the runtime leaves a function out of the stacks that it prints: it is
+// one of its own, and not exported.
 func inRuntime(function string) bool {
 	name, ok := strings.CutPrefix(function, "runtime.")
 	name = name[strings.LastIndexByte(name, '.')+1:]

@@ -1,5 +1,5 @@
-// Package leaks finds the groups of waiting goroutines that grow. Command, page and top call [Find], and a survey adds samples to a
-// [Count].
+// Package leaks finds the groups of waiting goroutines that grow. Command, page and top call
+// [Find], and a survey adds samples to a [Count].
 //
 // # Files
 //
@@ -29,8 +29,8 @@ type Leaks struct {
 	Duration   time.Duration `json:"duration_ns"`
 	Goroutines int           `json:"goroutines"` // all that have samples
 	Groups     []Group       `json:"groups"`     // proven ones first, then suspects, then by growth
-	// Proven is the number of goroutines that the runtime proved to be leaked when the session was stopped.
-	// ProvenUnknown says why it could not. Asked is false if it was not asked.
+	// Proven is the number of goroutines that the runtime proved to be leaked when the session was
+	// stopped. ProvenUnknown says why it could not. Asked is false if it was not asked.
 	Asked         bool   `json:"asked"`
 	Proven        int    `json:"proven"`
 	ProvenUnknown string `json:"proven_unknown,omitempty"`
@@ -41,7 +41,8 @@ const (
 	minStuck = 5
 	// lookShare: one of so many long waits has a sample at the end if there was a look at all.
 	lookShare = 10
-	// restFirst is the age in µs at which a wait has a second sample at the latest, see native.recordDue. The next ones come when the age doubles.
+	// restFirst is the age in µs at which a wait has a second sample at the latest, see
+	// native.recordDue. The next ones come when the age doubles.
 	restFirst = 67_000
 	// maxGroups bounds the memory that groups take, a KB each.
 	maxGroups = 20_000
@@ -131,7 +132,8 @@ func findLeaks(s *analyze.Samples) (*Leaks, error) {
 	return l.Result(), nil
 }
 
-// NewCount returns a count to which no samples were added. It asks idle about places, and adds no samples to it.
+// NewCount returns a count to which no samples were added. It asks idle about places, and adds no
+// samples to it.
 func NewCount(s *analyze.Samples, idles *idle.Idle) *Count {
 	return &Count{
 		Samples: s, clock: clock{width: max(s.Interval(), 1000)}, number: map[leakKey]int32{},
@@ -213,8 +215,8 @@ func (l *Count) slow(at, between uint64) {
 	l.slowest.bins[i] = max(l.slowest.bins[i], float64(between))
 }
 
-// stack returns what is known about the stack of a waiting goroutine. Its site is notWaiting if the stack says
-// otherwise.
+// stack returns what is known about the stack of a waiting goroutine. Its site is notWaiting if the
+// stack says otherwise.
 func (l *Count) stack(stack uint32) *leakStack {
 	if int(stack) >= len(l.stacks) {
 		l.stacks = append(l.stacks, make([]leakStack, l.Samples.Stacks()-len(l.stacks))...)
@@ -278,8 +280,8 @@ func (l *Count) find(key leakKey) int32 {
 // end counts a wait that ended, given its length in µs.
 func (g *leakGroup) end(length uint64) { g.ended[bits.Len64(length/1000)]++ }
 
-// survivors finds the waits that last at the end of the profile. The others whose goroutines have no
-// more samples have ended.
+// survivors finds the waits that last at the end of the profile. The others whose goroutines have
+// no more samples have ended.
 func (l *Count) survivors() {
 	short := max(20_000, 10*l.Interval())
 	slack := short
@@ -307,9 +309,10 @@ func (l *Count) survivors() {
 	}
 }
 
-// lastLook reports whether the session ended with a look at all goroutines, so that each that lives has a sample at the end. The sources
-// do so since goroutines that rest have one only as often as their age doubles. Then those of the long waits have one that is at most short
-// before the end that have not ended; else hardly any has.
+// lastLook reports whether the session ended with a look at all goroutines, so that each that lives
+// has a sample at the end. The sources do so since goroutines that rest have one only as often as
+// their age doubles. Then those of the long waits have one that is at most short before the end
+// that have not ended; else hardly any has.
 func (l *Count) lastLook(short, slack uint64) bool {
 	long, atEnd := 0, 0
 	for w := range l.waiters.All() {

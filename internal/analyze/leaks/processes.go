@@ -9,9 +9,10 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// leaksOfProcesses is Find for files of several processes. Each process is judged by itself, because processes come
-// and go: what waits when the files of a process end has not ended. Groups that were created and wait at the same
-// place are one row. It returns nil if all files are of one process.
+// leaksOfProcesses is Find for files of several processes. Each process is judged by itself,
+// because processes come and go: what waits when the files of a process end has not ended. Groups
+// that were created and wait at the same place are one row. It returns nil if all files are of one
+// process.
 func leaksOfProcesses(s *analyze.Samples) (*Leaks, error) {
 	list := s.Source.Processes()
 	if list == nil {

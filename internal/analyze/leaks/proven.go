@@ -7,8 +7,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// proven adds what the runtime has proved. It says where leaked goroutines wait, not which groups they are of: of
-// the groups that wait at one line the one with the most waits that have not ended gets them.
+// proven adds what the runtime has proved. It says where leaked goroutines wait, not which groups
+// they are of: of the groups that wait at one line the one with the most waits that have not ended
+// gets them.
 func (l *Count) proven(out *Leaks) {
 	m := l.Source.Metadata().Session
 	if m == nil || m.Leaks == nil {
@@ -53,7 +54,8 @@ func (l *Count) proven(out *Leaks) {
 	}
 }
 
-// waitsAt returns the group with the most waits at a line that have not ended, nil if there is none.
+// waitsAt returns the group with the most waits at a line that have not ended, nil if there is
+// none.
 func (l *Count) waitsAt(function, file string, line int) (most *leakGroup) {
 	for _, g := range l.groups {
 		site := &l.sites[g.site]

@@ -9,16 +9,16 @@ import (
 
 // channelKeys find out who is on the other side of channels.
 //
-//   - Goroutines that have taken a place in a channel, if it is used like a lock: a function does what they wait for
-//     and the opposite, as in
+//   - Goroutines that have taken a place in a channel, if it is used like a lock: a function does
+//     what they wait for and the opposite, as in
 //
 //     slots <- struct{}{}
 //     defer func() { <-slots }()
 //
 //     The regions of a lock are those between the two. That is no such channel at which goroutines wait for both.
 //
-//   - Else goroutines in functions that do the opposite: such as were seen waiting for the channel, or such whose text
-//     says it.
+//   - Else goroutines in functions that do the opposite: such as were seen waiting for the channel,
+//     or such whose text says it.
 type channelKeys struct {
 	dirs    map[string]bool       // where functions wait for channels
 	waits   map[syntax.Key]bool   // what they wait for there, as DoesSend or DoesReceive
@@ -29,7 +29,8 @@ type channelKeys struct {
 	count   map[syntax.Key]int    // how many objects have a key of places
 }
 
-// channelSides are the keys of a channel's other sides, by what goroutines wait for: "chan send" and so on.
+// channelSides are the keys of a channel's other sides, by what goroutines wait for: "chan send"
+// and so on.
 type channelSides struct {
 	of   map[string]*channelSide
 	only bool // no other channel has its exact keys
@@ -145,8 +146,8 @@ func (c *channelKeys) opposite(h *holdIndex, s *siteSums) (list []*siteSums) {
 	return list
 }
 
-// opposed reports whether goroutines at one site do the opposite of those at another one. What those in a select do is in the text;
-// without it a select is a receive.
+// opposed reports whether goroutines at one site do the opposite of those at another one. What
+// those in a select do is in the text; without it a select is a receive.
 func (h *holdIndex) opposed(a, b *siteSums) bool {
 	if h.signals(a, b) || h.signals(b, a) {
 		return false
@@ -168,8 +169,9 @@ func (h *holdIndex) opposed(a, b *siteSums) bool {
 	return aSends && bReceives || aReceives && bSends
 }
 
-// signals reports whether one site is a select that waits to send a value, and the other one a receive whose value is not used: that is for
-// the signal that the select receives too, such as the end of the program.
+// signals reports whether one site is a select that waits to send a value, and the other one a
+// receive whose value is not used: that is for the signal that the select receives too, such as the
+// end of the program.
 func (h *holdIndex) signals(sends, receives *siteSums) bool {
 	if sends.reason != "select" || receives.reason != "chan receive" || h.sources.Offers(&sends.frame) == nil {
 		return false

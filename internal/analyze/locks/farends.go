@@ -9,8 +9,9 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// FarEnds know the far ends of waits: the connection or file of one in [IO wait], and of one for an answer that another goroutine of a library
-// reads the end of all connections of the library, if they have one, or that of the connection, with net/http's HTTP/1.
+// FarEnds know the far ends of waits: the connection or file of one in [IO wait], and of one for an
+// answer that another goroutine of a library reads the end of all connections of the library, if
+// they have one, or that of the connection, with net/http's HTTP/1.
 type FarEnds struct {
 	s     *analyze.Samples
 	peers map[int32]string  // by the number of the object
@@ -19,7 +20,8 @@ type FarEnds struct {
 	of    []*string         // by stack; nil: not known yet
 }
 
-// NewFarEnds returns the far ends of samples that were read once. It reads them again if net/http has dialed several ends.
+// NewFarEnds returns the far ends of samples that were read once. It reads them again if net/http
+// has dialed several ends.
 func NewFarEnds(s *analyze.Samples) (*FarEnds, error) {
 	peers, err := s.Source.Peers()
 	f := &FarEnds{s: s, peers: peers, far: FarOfPackages(s.Source, peers)}
@@ -29,8 +31,9 @@ func NewFarEnds(s *analyze.Samples) (*FarEnds, error) {
 	return f, err
 }
 
-// ofConnections finds the far ends of net/http's connections. Of each, one goroutine reads and one waits for the next request, or that the
-// connection is closed; whoever waits for a response waits for that too, so for the same channel. One goroutine has started both of these and no others.
+// ofConnections finds the far ends of net/http's connections. Of each, one goroutine reads and one
+// waits for the next request, or that the connection is closed; whoever waits for a response waits
+// for that too, so for the same channel. One goroutine has started both of these and no others.
 func (f *FarEnds) ofConnections() error {
 	starts, ends, channels, file := map[uint64]uint64{}, map[uint64]string{}, map[int32]uint64{}, -1
 	for x, err := range f.s.All() {
@@ -72,7 +75,8 @@ func (f *FarEnds) ofConnections() error {
 	return nil
 }
 
-// Of returns the far end of what a waiting goroutine waits for, as in Source.Peers, "" if it is not known. A pool is not at one.
+// Of returns the far end of what a waiting goroutine waits for, as in Source.Peers, "" if it is not
+// known. A pool is not at one.
 func (f *FarEnds) Of(stack uint32) string {
 	if stack == 0 {
 		return ""
@@ -94,8 +98,9 @@ func (f *FarEnds) Of(stack uint32) string {
 	return **of
 }
 
-// FarOfPackages returns the far end of all connections that a package has dialed, "" if they have several. A connection is that of the
-// package in which the goroutine began that reads from it. The names of hosts are not looked up by the package.
+// FarOfPackages returns the far end of all connections that a package has dialed, "" if they have
+// several. A connection is that of the package in which the goroutine began that reads from it. The
+// names of hosts are not looked up by the package.
 func FarOfPackages(src *stream.Source, peers map[int32]string) map[string]string {
 	far := map[string]string{}
 	stacks, frames := src.Stacks(), src.Frames()

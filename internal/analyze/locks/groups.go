@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// fewestAlike is the least number of objects that Group makes one. Only objects with a number count: a Lock without one may be
-// an object that has a Lock with its number too.
+// fewestAlike is the least number of objects that Group makes one. Only objects with a number
+// count: a Lock without one may be an object that has a Lock with its number too.
 const fewestAlike = 3
 
 // A lockAlike is what the objects of a group have in common, such as the locks of many connections.
@@ -36,8 +36,8 @@ func (s Site) place() Site {
 	return s
 }
 
-// Group returns the same with one Lock for all objects of the same kind, name and main site, if they are three or more.
-// Its times are their sums, and Objects is their number.
+// Group returns the same with one Lock for all objects of the same kind, name and main site, if
+// they are three or more. Its times are their sums, and Objects is their number.
 func (l *Locks) Group() *Locks {
 	groups := map[lockAlike][]*Lock{}
 	for i := range l.Locks {
@@ -82,7 +82,8 @@ func numbered(list []*Lock) (n int) {
 	return n
 }
 
-// goroutines returns how many goroutines at least waited for the objects of each group, by the key of its first object.
+// goroutines returns how many goroutines at least waited for the objects of each group, by the key
+// of its first object.
 func (l *Locks) goroutines(of map[int32]int32) map[int32]int {
 	counted := map[objectGoroutine]struct{}{}
 	out := map[int32]int{}

@@ -12,8 +12,8 @@ type waitEnd struct {
 	goroutine int32
 }
 
-// waitEnds returns the ends of all waits in order of time. Waits that last at the end of the window have
-// not ended.
+// waitEnds returns the ends of all waits in order of time. Waits that last at the end of the window
+// have not ended.
 func (s *sweep) waitEnds() (list []waitEnd) {
 	last := make([]int32, len(s.w.goroutines))
 	end := uint64(0)
@@ -49,8 +49,8 @@ func since(list []waitEnd, at uint64) []waitEnd {
 	return list[i:]
 }
 
-// handOver finds the objects of sections from what happens at their ends: if a wait for an object ends at
-// the same tick, and for no other one, it was that object that the goroutine gave up.
+// handOver finds the objects of sections from what happens at their ends: if a wait for an object
+// ends at the same tick, and for no other one, it was that object that the goroutine gave up.
 func (s *sweep) handOver(all []waitEnd) {
 	ends := map[int32][]waitEnd{} // by key
 	for _, e := range all {

@@ -2,8 +2,8 @@ package locks
 
 import "slices"
 
-// settleChannels charges the time of all channels. Who is on the other side changes at any moment, but is looked at
-// twice a tick, or less often if there are many channels.
+// settleChannels charges the time of all channels. Who is on the other side changes at any moment,
+// but is looked at twice a tick, or less often if there are many channels.
 func (s *sweep) settleChannels(at uint64) {
 	n := uint64(0)
 	for _, c := range s.waiting {
@@ -53,9 +53,10 @@ func (s *sweep) settleChannel(c *contended, at uint64) {
 	}
 }
 
-// across returns sections of goroutines that keep those waiting that wait for a channel: those that have a place in it, else
-// those on its other side. If there are many it returns some, others each time. Those that were seen waiting for the
-// channel are more certain than others. how is unknown if the sections say it.
+// across returns sections of goroutines that keep those waiting that wait for a channel: those that
+// have a place in it, else those on its other side. If there are many it returns some, others each
+// time. Those that were seen waiting for the channel are more certain than others. how is unknown
+// if the sections say it.
 func (s *sweep) across(c *contended) (list []int32, how how) {
 	c.turn++
 	add := func(keys []int32, of func(*section) bool) bool {

@@ -213,8 +213,8 @@ func (s *sweep) step(at uint64, number int32, begins bool) {
 	}
 }
 
-// givenKey is the key of sections of goroutines that were given an object. Keys of objects without number
-// are even numbers, those of the others odd ones.
+// givenKey is the key of sections of goroutines that were given an object. Keys of objects without
+// number are even numbers, those of the others odd ones.
 func givenKey(object int32) int32 {
 	if object < 0 {
 		return 2 * object

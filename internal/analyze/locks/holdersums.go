@@ -12,19 +12,20 @@ import (
 )
 
 // A Holder says who held a lock while goroutines waited for it, and what the holder did. Times are
-// those of the waiting goroutines. They are added up from what was seen and what was inferred; together with
-// what is unknown they are Lock.Waited.
+// those of the waiting goroutines. They are added up from what was seen and what was inferred;
+// together with what is unknown they are Lock.Waited.
 type Holder struct {
-	// Role is RoleHolds, of locks and of channels that goroutines use like one; or RoleOtherSide, of other channels:
-	// those that could send or receive.
+	// Role is RoleHolds, of locks and of channels that goroutines use like one; or RoleOtherSide,
+	// of other channels: those that could send or receive.
 	Role string `json:"role"`
 	// Seen is time in which the holder was seen waiting for the lock before it had it. Inferred is
 	// time in which it was the only goroutine where the lock is held.
 	Seen     time.Duration `json:"seen_ns"`
 	Inferred time.Duration `json:"inferred_ns"`
 	Unknown  time.Duration `json:"unknown_ns"`
-	// Short is the part of Seen and Inferred in which the lock was held for less than two ticks at a
-	// time. Such holds are too short to tell one from the next. TooShort says that most holds are.
+	// Short is the part of Seen and Inferred in which the lock was held for less than two ticks at
+	// a time. Such holds are too short to tell one from the next. TooShort says that most holds
+	// are.
 	Short    time.Duration            `json:"short_ns"`
 	TooShort bool                     `json:"too_short"`
 	States   map[string]time.Duration `json:"states"` // what the holder did
@@ -38,7 +39,8 @@ const (
 	RoleOtherSide = "other side"
 )
 
-// A HolderLine is the innermost line of the program's own code in which a holder was, and what it did.
+// A HolderLine is the innermost line of the program's own code in which a holder was, and what it
+// did.
 type HolderLine struct {
 	Time  time.Duration `json:"ns"`
 	State string        `json:"state"`
@@ -219,8 +221,8 @@ func sortLines(lines []HolderLine) {
 	})
 }
 
-// tick returns the time between two samples of a goroutine that runs or waits for a lock, in µs: the
-// median.
+// tick returns the time between two samples of a goroutine that runs or waits for a lock, in µs:
+// the median.
 func (l *Sums) tick() uint64 {
 	half := uint64(0)
 	for _, n := range l.ticks {

@@ -11,8 +11,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A holdIndex knows which frames hold which locks. A lock is known by its keys there: what the source
-// text calls it, or the function that locks it where the text is not here.
+// A holdIndex knows which frames hold which locks. A lock is known by its keys there: what the
+// source text calls it, or the function that locks it where the text is not here.
 type holdIndex struct {
 	*Sums
 	keys     []syntax.Key // by number
@@ -114,8 +114,8 @@ func newHoldIndex(l *Sums) *holdIndex {
 	return h
 }
 
-// takes returns the function that a frame is in and what it locks at the frame's line, nil if the text
-// does not say it.
+// takes returns the function that a frame is in and what it locks at the frame's line, nil if the
+// text does not say it.
 func (h *holdIndex) takes(f *tachyon.Frame) (*syntax.Func, *syntax.Op) {
 	x := h.sources.Func(f)
 	if x == nil {
@@ -173,7 +173,8 @@ func (h *holdIndex) findWrappers() {
 	}
 }
 
-// near returns the source file of a frame if it is in a folder in which functions lock, or wait for channels.
+// near returns the source file of a frame if it is in a folder in which functions lock, or wait for
+// channels.
 func (h *holdIndex) near(f *tachyon.Frame) *syntax.File {
 	if dir := path.Dir(strings.ReplaceAll(f.File, `\`, "/")); !h.dirs[dir] && !h.channels.dirs[dir] {
 		return nil
@@ -290,8 +291,8 @@ func (h *holdIndex) keysOf(sums *objectSums) *objectKeys {
 	return o
 }
 
-// mayBeSame reports whether two keys may be those of one lock, although the text does not say so: the
-// field has the same name, and the type of which it is a field is not known of both.
+// mayBeSame reports whether two keys may be those of one lock, although the text does not say so:
+// the field has the same name, and the type of which it is a field is not known of both.
 func mayBeSame(a, b syntax.Key) bool {
 	if a.Dir == "" || a.Dir != b.Dir || a.Field() != b.Field() {
 		return false

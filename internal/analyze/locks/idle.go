@@ -15,8 +15,8 @@ type idleSite struct {
 	key  idle.Key
 }
 
-// firstIdleSite is the first number of sites of waits that may be idle, and minus that the number of their objects. There are fewer
-// of other sites.
+// firstIdleSite is the first number of sites of waits that may be idle, and minus that the number
+// of their objects. There are fewer of other sites.
 const firstIdleSite = 1 << 30
 
 // waitKey tells Idle of a sample that counts.
@@ -27,7 +27,8 @@ func (l *Sums) waitKey(s *analyze.Sample) idle.Key {
 	return idle.NotIdle
 }
 
-// apart returns the sums of those waits at a site that may be idle. Whether they are is known when all samples were added: see settleIdle.
+// apart returns the sums of those waits at a site that may be idle. Whether they are is known when
+// all samples were added: see settleIdle.
 func (l *Sums) apart(site *siteSums, key idle.Key) *siteSums {
 	if !key.Later() || analyze.IsLock(site.kind) || site.sums == nil {
 		return site
@@ -82,7 +83,8 @@ func (l *Sums) settleIdle() {
 	}
 }
 
-// ofCollector reports whether a stack waits for a semaphore of the garbage collector, which the runtime took for itself.
+// ofCollector reports whether a stack waits for a semaphore of the garbage collector, which the
+// runtime took for itself.
 func (l *Sums) ofCollector(stack uint32) bool {
 	for at := l.Caller(stack); at != 0; at = l.Caller(at) {
 		name := l.Leaf(at).Func
@@ -96,7 +98,8 @@ func (l *Sums) ofCollector(stack uint32) bool {
 	return false
 }
 
-// isAnswer reports whether goroutines wait at a site for what somebody else answers, in a library: nobody holds that.
+// isAnswer reports whether goroutines wait at a site for what somebody else answers, in a library:
+// nobody holds that.
 func (s *siteSums) isAnswer() bool {
 	k := Known(s.frame.Func)
 	if k == nil || !isChannel(s.kind) {
@@ -110,7 +113,8 @@ func (s *siteSums) isAnswer() bool {
 	return false
 }
 
-// notLock reports whether an object is none of the program's: it is the runtime's, or goroutines wait there for answers only.
+// notLock reports whether an object is none of the program's: it is the runtime's, or goroutines
+// wait there for answers only.
 func (o *objectSums) notLock(x *tachyon.Object) bool {
 	if strings.HasPrefix(x.Symbol, "runtime.") {
 		return true

@@ -10,8 +10,9 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// A KnownWait is a function of a library in which goroutines wait for one thing only. Its name says more than its channel, and who
-// else uses that channel is no cause: it is the library's own goroutine.
+// A KnownWait is a function of a library in which goroutines wait for one thing only. Its name says
+// more than its channel, and who else uses that channel is no cause: it is the library's own
+// goroutine.
 type KnownWait struct {
 	in     string // the function; in names of generic types is [...]
 	what   string // what it waits for
@@ -27,7 +28,8 @@ const EqualCall = "an equal call of singleflight"
 // LockOfSQLite is what SQLite waits for until it gives up with "database is locked".
 const LockOfSQLite = "the lock of a SQLite database"
 
-// MessageOfNATS is what goroutines wait for that take the next message of a subscription. It may be the next thing to do.
+// MessageOfNATS is what goroutines wait for that take the next message of a subscription. It may be
+// the next thing to do.
 const MessageOfNATS = "a message of NATS"
 
 // ATime is what a goroutine waits for that waits for a channel of package time, by the source text.
@@ -40,7 +42,8 @@ var (
 	freeOfRedis    = "a free connection of go-redis"
 )
 
-// knownWaits lists the known waits; init adds those of HTTP/2. The innermost function of a stack counts. docs/waits.md has the list.
+// knownWaits lists the known waits; init adds those of HTTP/2. The innermost function of a stack
+// counts. docs/waits.md has the list.
 var knownWaits = []KnownWait{
 	{in: "database/sql.(*DB).conn", what: "a free connection of sql.DB", pool: poolOfSQL, itself: true},
 
@@ -100,8 +103,8 @@ func init() {
 	}
 }
 
-// known returns what the stack of a waiting goroutine is known to wait for, nil if it is in none of the functions. A wait for a lock is
-// none of these: whoever has it is known.
+// known returns what the stack of a waiting goroutine is known to wait for, nil if it is in none of
+// the functions. A wait for a lock is none of these: whoever has it is known.
 func (w *waitChains) known(stack uint32) *KnownWait {
 	if k := *analyze.At(&w.knownOf, stack, w.Sums.Stacks()); k != nil {
 		return k.orNil()
@@ -130,8 +133,9 @@ func (w *waitChains) known(stack uint32) *KnownWait {
 // Known returns the known wait in a function of a library, nil if there is none.
 func Known(function string) *KnownWait { return knownIn[profile.FuncName(function)] }
 
-// In returns what goroutines wait for that wait there for a reason, such as "a free connection of sql.DB", "" if it is not known. itself says
-// that the function waits, and not one that it calls, which is callee. Of nil it is "".
+// In returns what goroutines wait for that wait there for a reason, such as
+// "a free connection of sql.DB", "" if it is not known. itself says that the function waits, and
+// not one that it calls, which is callee. Of nil it is "".
 func (k *KnownWait) In(why, callee string, itself bool) string {
 	if k == nil || k.itself && !itself || k.calls != "" && k.calls != callee {
 		return ""
@@ -171,11 +175,12 @@ type inUse struct {
 	mixed bool        // several pools, or goroutines that have more than one place: the number says nothing
 }
 
-// sureInUse is the part of the instants at which as many places must be in use for the number to be said.
+// sureInUse is the part of the instants at which as many places must be in use for the number to be
+// said.
 const sureInUse = 0.8
 
-// text says how many places are in use, "" if that is not known. Nobody waits while one is free, so those in use are all there are;
-// of http.Transport those for one host.
+// text says how many places are in use, "" if that is not known. Nobody waits while one is free, so
+// those in use are all there are; of http.Transport those for one host.
 func (u *inUse) text(k *KnownWait) string {
 	if u == nil || u.mixed {
 		return ""

@@ -1,15 +1,19 @@
-// Package locks finds what goroutines wait for, who has it meanwhile, and the chains of such waits. Command, page and top call [Find] and
-// [FindWaits], and a survey adds samples to [Sums]. Times without a unit are in µs.
+// Package locks finds what goroutines wait for, who has it meanwhile, and the chains of such waits.
+// Command, page and top call [Find] and [FindWaits], and a survey adds samples to [Sums]. Times
+// without a unit are in µs.
 //
 // # Files
 //
 // Chains of waits use all the rest:
 //
-//   - waits.go: which waits, and their sums; waitchain.go, waitpools.go, waitsides.go, wakers.go, waittargets.go
+//   - waits.go: which waits, and their sums; waitchain.go, waitpools.go, waitsides.go, wakers.go,
+//     waittargets.go
 //   - locks.go: sums of waits by object; groups.go, list.go, names.go, idle.go, waitcount.go
-//   - holdersums.go: who held a lock meanwhile; holdchannels.go, handover.go, holders.go, sections.go
+//   - holdersums.go: who held a lock meanwhile; holdchannels.go, handover.go, holders.go,
+//     sections.go
 //   - channels.go: who is on the other side of a channel; holdkeys.go
-//   - farends.go: the far ends of waits; knownwaits.go, pools.go: what functions of libraries are known to wait for
+//   - farends.go: the far ends of waits; knownwaits.go, pools.go: what functions of libraries are
+//     known to wait for
 //   - waitpoint.go: what a stack says about a wait
 package locks
 
@@ -27,10 +31,12 @@ import (
 
 // Options say how to find out about locks. The zero value is the usual choice.
 type Options struct {
-	// Source reads a source file of the profiled program, by its name in the profile. It is for names
-	// and for the lines between Lock and Unlock. It returns nil if there is none. Nil: no file is read.
+	// Source reads a source file of the profiled program, by its name in the profile. It is for
+	// names and for the lines between Lock and Unlock. It returns nil if there is none. Nil: no
+	// file is read.
 	Source func(name string) *source.File
-	// Channels asks for the other sides of all channels. Otherwise only such are looked at that are used like locks.
+	// Channels asks for the other sides of all channels. Otherwise only such are looked at that are
+	// used like locks.
 	Channels bool
 }
 
@@ -39,14 +45,16 @@ type Locks struct {
 	Duration time.Duration `json:"duration_ns"`
 	Tick     time.Duration `json:"tick_ns"`   // between two samples of a goroutine that runs or waits for a lock, the median
 	Waited   time.Duration `json:"waited_ns"` // for locks, of all goroutines together
-	// Idle is left out: time in which goroutines waited for the next thing to do, at channels and the like.
+	// Idle is left out: time in which goroutines waited for the next thing to do, at channels and
+	// the like.
 	Idle  time.Duration `json:"idle_ns"`
 	Locks []Lock        `json:"locks"` // locks first, then by waited time
 
 	seen map[objectGoroutine]struct{} // see Sums
 }
 
-// A Lock is an object that goroutines waited for: a Mutex or RWMutex, or a channel, WaitGroup or Cond.
+// A Lock is an object that goroutines waited for: a Mutex or RWMutex, or a channel, WaitGroup or
+// Cond.
 type Lock struct {
 	Object     int32         `json:"object"` // its number in the profile; 0: unknown, so it may be several objects
 	Kind       string        `json:"kind"`   // as tachyon.Object.Kind
@@ -81,11 +89,13 @@ type Site struct {
 const (
 	// maxLockGoroutines bounds the memory for counting the goroutines of objects.
 	maxLockGoroutines = 1 << 19
-	// maxObjects bounds the memory for objects: the native source gives 65,536 numbers to a session.
+	// maxObjects bounds the memory for objects: the native source gives 65,536 numbers to a
+	// session.
 	maxObjects = 1 << 17
 )
 
-// Find finds what goroutines waited for. The samples must have objects, labels and creators (stream.Options).
+// Find finds what goroutines waited for. The samples must have objects, labels and creators
+// (stream.Options).
 func Find(s *analyze.Samples, o Options) (*Locks, error) {
 	l, err := NewSums(s, o, idle.New(s.Source, o.Source))
 	if err == nil {
@@ -105,7 +115,8 @@ func NewSums(s *analyze.Samples, o Options, idles *idle.Idle) (l *Sums, err erro
 	return l, err
 }
 
-// Locks returns what goroutines waited for, after finish. It reads the samples once more if that were locks.
+// Locks returns what goroutines waited for, after finish. It reads the samples once more if that
+// were locks.
 func (l *Sums) Locks() (*Locks, error) {
 	if err := l.holders(); err != nil {
 		return nil, err
@@ -155,8 +166,8 @@ type siteSums struct {
 	waits  int
 }
 
-// An objectSums is an object, or what waits for objects without number have in common: the site. Such
-// ones have negative keys.
+// An objectSums is an object, or what waits for objects without number have in common: the site.
+// Such ones have negative keys.
 type objectSums struct {
 	kind       string
 	sites      []*siteSums
@@ -336,8 +347,8 @@ func (o *objectSums) plus(x *objectSums) {
 	}
 }
 
-// join gives waits for objects without number to the object that is the only one with a number at the
-// same site.
+// join gives waits for objects without number to the object that is the only one with a number at
+// the same site.
 func (l *Sums) join() {
 	type line struct {
 		kind  string

@@ -10,8 +10,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// name names an object after what its most frequent site is known to wait for, else after the variable in which it is, else after
-// the source text of that site, else after the function of that site.
+// name names an object after what its most frequent site is known to wait for, else after the
+// variable in which it is, else after the source text of that site, else after the function of that
+// site.
 func (l *Sums) name(key int32, sums *objectSums) string {
 	o := l.objects[key]
 	site := sums.main()
@@ -71,8 +72,10 @@ func kindName(kind string) string {
 	return strings.TrimPrefix(kind, "sync.")
 }
 
-// tellApart gives locks longer names that are different locks of one name: with the type in which they are fields, if the source tells, or else with
-// the function in which goroutines waited most. Locks that are alike keep their name: there may be many. One that is embedded always has its type.
+// tellApart gives locks longer names that are different locks of one name: with the type in which
+// they are fields, if the source tells, or else with the function in which goroutines waited most.
+// Locks that are alike keep their name: there may be many. One that is embedded always has its
+// type.
 func (l *Sums) tellApart(list []Lock) {
 	named := map[string][]*Lock{}
 	for i := range list {
@@ -107,7 +110,8 @@ func (l *Sums) tellApart(list []Lock) {
 	}
 }
 
-// typeOf returns the name of the type of which a lock is a field, as the source at its main site has it; "" if that does not tell.
+// typeOf returns the name of the type of which a lock is a field, as the source at its main site
+// has it; "" if that does not tell.
 func (l *Sums) typeOf(x *Lock) string {
 	site := l.sums[x.key].main()
 	if site == nil {

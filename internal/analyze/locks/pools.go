@@ -4,8 +4,9 @@ import (
 	"strings"
 )
 
-// A pool is a kind of pool of connections. Who waits for one waits for a goroutine that has one: it is in a function of the library
-// that has one, or in a function of the program between a call that returns one and the call that gives it back.
+// A pool is a kind of pool of connections. Who waits for one waits for a goroutine that has one: it
+// is in a function of the library that has one, or in a function of the program between a call that
+// returns one and the call that gives it back.
 type pool struct {
 	name   string
 	in     []string // functions of the library that have a connection; a name that ends in "." stands for all methods of a type
@@ -50,7 +51,8 @@ var (
 
 var pools = []*pool{poolOfSQL, poolOfTransport, poolOfFlight, poolOfAnts, poolOfFast, poolOfRedis, poolOfPgx}
 
-// rootPool is the root of the keys of places where a goroutine has a connection: path is the pool's name.
+// rootPool is the root of the keys of places where a goroutine has a connection: path is the pool's
+// name.
 const rootPool = "pool"
 
 // has reports whether a goroutine in a function of the library has a connection.

@@ -8,8 +8,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A section is the time of a goroutine in a critical section: in one call of a function, while it holds a lock. For chains of waits, calls that have a
-// connection of a pool, or that may send to or receive from a channel, are sections too.
+// A section is the time of a goroutine in a critical section: in one call of a function, while it
+// holds a lock. For chains of waits, calls that have a connection of a pool, or that may send to or
+// receive from a channel, are sections too.
 type section struct {
 	goroutine  int32 // index into window.goroutines
 	key        int32 // -1: the goroutine was given the lock, but has not run since
@@ -85,10 +86,12 @@ type window struct {
 	sections   []section
 }
 
-// maxStretches is the number of stretches of a window. They take some 100 bytes each with their sections.
+// maxStretches is the number of stretches of a window. They take some 100 bytes each with their
+// sections.
 const maxStretches = 1 << 20
 
-// carriedSections says where the sections of the window before are in the present one, plus 1; 0: nowhere.
+// carriedSections says where the sections of the window before are in the present one, plus 1; 0:
+// nowhere.
 type carriedSections []int32
 
 // A sectionFinder finds sections while samples stream by.
@@ -101,8 +104,8 @@ type sectionFinder struct {
 	epoch   int
 	carried carriedSections
 
-	// interest may be nil. It says which samples are of interest although they have nothing to do with
-	// locks: the targets, and those of other goroutines.
+	// interest may be nil. It says which samples are of interest although they have nothing to do
+	// with locks: the targets, and those of other goroutines.
 	interest func(*analyze.Sample) (target, other bool)
 	watch    watcher // may be nil
 
@@ -152,8 +155,8 @@ func isLockMethod(f *tachyon.Frame) bool {
 	return f.Func == "sync.(*Mutex).Lock" || f.Func == "sync.(*RWMutex).Lock" || f.Func == "sync.(*RWMutex).RLock"
 }
 
-// givesUp reports whether a frame does not hold a lock because of what it calls: it takes the lock or
-// gives it back just now, or waits for a Cond.
+// givesUp reports whether a frame does not hold a lock because of what it calls: it takes the lock
+// or gives it back just now, or waits for a Cond.
 func givesUp(h *frameHold, callee *tachyon.Frame) bool {
 	switch {
 	case callee.Func == "sync.(*Cond).Wait":
@@ -269,8 +272,8 @@ func (f *sectionFinder) follow(u *lockUser, x *stackHolds, waiting bool) (change
 	return changed || len(u.open) != n
 }
 
-// enters reports whether a goroutine that waited for a lock holds it now: it is in the same call of the
-// function, or of a caller of it.
+// enters reports whether a goroutine that waited for a lock holds it now: it is in the same call of
+// the function, or of a caller of it.
 func (f *sectionFinder) enters(u *lockUser, h *stackHold) bool {
 	keys := f.objects[u.waited.object]
 	if keys == nil || h.x != nil && u.waited.point.read != h.read || !slices.Contains(keys.exact, h.key) && !slices.Contains(keys.weak, h.key) {

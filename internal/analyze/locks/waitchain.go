@@ -60,7 +60,8 @@ func (w *waitChains) begin(s *sweep) {
 	w.lists, w.next = [2][]*targetGroup{}, 0
 }
 
-// chainKey returns the key of a goroutine's node, without cycle, and the site at which it waits for an object.
+// chainKey returns the key of a goroutine's node, without cycle, and the site at which it waits for
+// an object.
 func (w *waitChains) chainKey(x *stretch, by *link) (key chainKey, site *siteSums) {
 	key = chainKey{state: w.Source.State(x.status, x.stack), frame: *w.line(x.stack), role: by.role, how: by.how}
 	if by.in != nil && *by.in != key.frame {
@@ -210,8 +211,9 @@ func (w *waitChains) blockers(s *sweep, holders map[int32]link, x *stretch, site
 	return nil
 }
 
-// lastChild returns the child of a goroutine for which it waits: of those that live, and do not go on after the wait, the one
-// that lives the longest. If the wait does not end, a group waits for all that do not end either.
+// lastChild returns the child of a goroutine for which it waits: of those that live, and do not go
+// on after the wait, the one that lives the longest. If the wait does not end, a group waits for
+// all that do not end either.
 func (w *waitChains) lastChild(s *sweep, x *stretch, at uint64) (list []link) {
 	if x.goroutine < 0 {
 		return nil
@@ -248,8 +250,9 @@ type family struct {
 	alive  []int32 // in the order of their beginnings
 }
 
-// alive returns the children of a goroutine that have begun at a time, without those that have ended. Times must not go
-// back within a window. A goroutine can have very many children, most of which live for a short time.
+// alive returns the children of a goroutine that have begun at a time, without those that have
+// ended. Times must not go back within a window. A goroutine can have very many children, most of
+// which live for a short time.
 func (w *waitChains) alive(parent, at uint64) []int32 {
 	f := w.families[parent]
 	if f == nil {

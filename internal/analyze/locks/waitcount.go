@@ -8,13 +8,15 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The number of waits for a lock. Samples tell waits apart that are longer than a few ticks. Of shorter ones they show the time and
-// miss most. But the profile has how often each goroutine stopped running. If all short waits of some goroutines are for one
-// lock, the stops that are no long waits are the waits for it. Goroutines of one go statement are taken together, so that there
+// The number of waits for a lock. Samples tell waits apart that are longer than a few ticks. Of
+// shorter ones they show the time and miss most. But the profile has how often each goroutine
+// stopped running. If all short waits of some goroutines are for one lock, the stops that are no
+// long waits are the waits for it. Goroutines of one go statement are taken together, so that there
 // are enough samples to show where else they wait.
 //
-// Not all other stops are waits. A goroutine may be preempted. And if goroutines have waited for a Mutex for more than a millisecond, each
-// Unlock hands it over to the next one and yields to that. Of both only the most is known. Where it is much, the number is a lower limit.
+// Not all other stops are waits. A goroutine may be preempted. And if goroutines have waited for a
+// Mutex for more than a millisecond, each Unlock hands it over to the next one and yields to that.
+// Of both only the most is known. Where it is much, the number is a lower limit.
 
 // A waitCount counts the waits of all goroutines.
 type waitCount struct {
@@ -24,7 +26,8 @@ type waitCount struct {
 	known   bool                    // the profile has stops
 }
 
-// countedStops says how often a goroutine stopped: n times. more of these are from seconds in which it may have stopped more often.
+// countedStops says how often a goroutine stopped: n times. more of these are from seconds in which
+// it may have stopped more often.
 type countedStops struct{ n, more uint64 }
 
 // A countedWait is the wait that a goroutine is in.
@@ -56,18 +59,20 @@ type siteWaits struct {
 }
 
 const (
-	// toldApart is the number of samples from which on a wait counts as one, and not as several short ones that follow each other.
+	// toldApart is the number of samples from which on a wait counts as one, and not as several
+	// short ones that follow each other.
 	toldApart = 4
 
-	// mostElsewhere is the share of the short waits' time that may be at other places. The waits there may be shorter, so their share of the
-	// stops may be larger.
+	// mostElsewhere is the share of the short waits' time that may be at other places. The waits
+	// there may be shorter, so their share of the stops may be larger.
 	mostElsewhere = 0.01
 
-	// mostUnsure is the share of stops, or of the time of waits, that may be unknown in a number that is printed without "at least".
+	// mostUnsure is the share of stops, or of the time of waits, that may be unknown in a number
+	// that is printed without "at least".
 	mostUnsure = 0.04
 
-	// mostMore is the share of stops in seconds in which there may have been more, up to which a number is exact. A second has many
-	// visits, and stops may be missing between few of them.
+	// mostMore is the share of stops in seconds in which there may have been more, up to which a
+	// number is exact. A second has many visits, and stops may be missing between few of them.
 	mostMore = 0.1
 
 	slice  = 10 * time.Millisecond // a goroutine that runs for so long may be preempted
@@ -106,7 +111,8 @@ func newWaitCount(s *analyze.Samples) (*waitCount, error) {
 	return c, nil
 }
 
-// add adds a sample. site is the number of the site at which its goroutine waits for an object, 0 if it does not.
+// add adds a sample. site is the number of the site at which its goroutine waits for an object, 0
+// if it does not.
 func (c *waitCount) add(s *analyze.Sample, site uint32) {
 	g := c.group(s.Creator)
 	length := s.At - s.Begin()
@@ -231,8 +237,8 @@ func (c *waitCount) count(o *objectSums) {
 	o.atLeast = unsure > mostUnsure*all
 }
 
-// shortWaits returns how many short waits the group had for an object, of the time here, and whether that is exact. Otherwise it is a
-// lower limit, which is 0 if nothing is known.
+// shortWaits returns how many short waits the group had for an object, of the time here, and
+// whether that is exact. Otherwise it is a lower limit, which is 0 if nothing is known.
 func (g *stopGroup) shortWaits(here uint64, lock bool) (n float64, exact bool) {
 	if float64(g.short-here) > mostElsewhere*float64(g.short) {
 		return 0, false
@@ -240,8 +246,8 @@ func (g *stopGroup) shortWaits(here uint64, lock bool) (n float64, exact bool) {
 	n = float64(g.stops-min(g.stops, g.long)) * float64(here) / float64(g.short)
 	others := float64(g.running) / float64(slice.Microseconds())
 	if lock { // an RWMutex has a Mutex for its writers
-		// At most so many waits were that long. After each of them there may be a second wait that was not, for which the Mutex is still
-		// handed over.
+		// At most so many waits were that long. After each of them there may be a second wait that
+		// was not, for which the Mutex is still handed over.
 		others += min(n/2, 2*float64(here)/float64(starve.Microseconds()))
 	}
 	exact = others <= mostUnsure*n && float64(g.more) <= mostMore*float64(g.stops) && float64(g.uncounted) <= mostUnsure*float64(g.total)

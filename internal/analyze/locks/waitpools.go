@@ -24,7 +24,8 @@ type poolIndex struct {
 	lines map[*syntax.Func][]poolLines
 }
 
-// poolLines are the lines of a function between a call that returns what holds a connection and that which gives it back.
+// poolLines are the lines of a function between a call that returns what holds a connection and
+// that which gives it back.
 type poolLines struct {
 	pool     *pool
 	from, to int
@@ -87,7 +88,8 @@ func (h *holdIndex) poolLines(f *tachyon.Frame) (in []poolLines) {
 	return in
 }
 
-// poolLinesOf finds the lines of a function. called reports whether a line was seen calling the library.
+// poolLinesOf finds the lines of a function. called reports whether a line was seen calling the
+// library.
 func poolLinesOf(x *syntax.Func, called func(p *pool, line int) bool) (list []poolLines) {
 	ast.Inspect(x.Body, func(n ast.Node) bool {
 		a, ok := n.(*ast.AssignStmt)
@@ -115,8 +117,8 @@ func poolLinesOf(x *syntax.Func, called func(p *pool, line int) bool) (list []po
 	return list
 }
 
-// givesBack returns the last line in which a variable has a connection: that of the last call that gives it back, or the end of the
-// function if that is deferred or not there.
+// givesBack returns the last line in which a variable has a connection: that of the last call that
+// gives it back, or the end of the function if that is deferred or not there.
 func givesBack(x *syntax.Func, name string, p *pool) int {
 	last := 0
 	ast.Inspect(x.Body, func(n ast.Node) bool {
@@ -136,8 +138,9 @@ func givesBack(x *syntax.Func, name string, p *pool) int {
 	return last
 }
 
-// poolOn returns the key of the pool that a stack uses, as the text of the innermost line of the program has it, which is returned too. It
-// is zero if the text does not say it, or if it is a parameter or the like, which may be another pool in each call.
+// poolOn returns the key of the pool that a stack uses, as the text of the innermost line of the
+// program has it, which is returned too. It is zero if the text does not say it, or if it is a
+// parameter or the like, which may be another pool in each call.
 func (w *waitChains) poolOn(stack uint32, p *pool) (key syntax.Key, in *tachyon.Frame) {
 	inside := false
 	for at := stack; at != 0; at = w.Caller(at) {
@@ -156,8 +159,9 @@ func (w *waitChains) poolOn(stack uint32, p *pool) (key syntax.Key, in *tachyon.
 	return syntax.Key{}, nil
 }
 
-// hasOne returns the line of a stack that waits for a connection of a pool by which it has one of the same pool already, noLine if it has none.
-// Of a pool that has several parts, such as one for each host, that is not known.
+// hasOne returns the line of a stack that waits for a connection of a pool by which it has one of
+// the same pool already, noLine if it has none. Of a pool that has several parts, such as one for
+// each host, that is not known.
 func (w *waitChains) hasOne(stack uint32, p *pool) *tachyon.Frame {
 	if p == nil || p.one == "" {
 		return noLine
@@ -178,7 +182,8 @@ func (w *waitChains) hasOne(stack uint32, p *pool) *tachyon.Frame {
 	return *of
 }
 
-// poolKey returns the key of an expression in a frame's function, or of what the frame's line calls a method of.
+// poolKey returns the key of an expression in a frame's function, or of what the frame's line calls
+// a method of.
 func (w *waitChains) poolKey(f *tachyon.Frame, on ast.Expr) syntax.Key {
 	x := w.sources.Func(f)
 	if x == nil {
@@ -231,9 +236,10 @@ func (w *waitChains) notePools(s *analyze.Sample) {
 	w.poolsSeen[p][s.Goroutine] = true
 }
 
-// holdersOf returns the goroutines that have a connection of the pool for which one waits, empty if they are unknown. They surely have
-// one of this pool if there is no other pool, or if it has the same name in the text. If that is a parameter, it has to be in the same
-// function, and the one that ran when the wait ended.
+// holdersOf returns the goroutines that have a connection of the pool for which one waits, empty if
+// they are unknown. They surely have one of this pool if there is no other pool, or if it has the
+// same name in the text. If that is a parameter, it has to be in the same function, and the one
+// that ran when the wait ended.
 func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, depth int) []link {
 	p := k.pool
 	if p == nil || x.goroutine < 0 {
@@ -280,8 +286,9 @@ func (w *waitChains) holdersOf(s *sweep, x *stretch, k *KnownWait, at uint64, de
 	return list
 }
 
-// poolUsers returns the goroutines that have a connection of the pool for which x waits, and those that may have one of it. nested says that
-// others may have one, but wait for one of another pool. number is that of the pool's key.
+// poolUsers returns the goroutines that have a connection of the pool for which x waits, and those
+// that may have one of it. nested says that others may have one, but wait for one of another pool.
+// number is that of the pool's key.
 func (w *waitChains) poolUsers(s *sweep, x *stretch, k *KnownWait, number int32) (sure, maybe []int32, nested bool) {
 	p := k.pool
 	mine, in := w.poolOn(x.stack, p)
@@ -311,7 +318,8 @@ func (w *waitChains) poolUsers(s *sweep, x *stretch, k *KnownWait, number int32)
 	return sure, maybe, nested
 }
 
-// groupHolders returns the goroutines of a group with a limit, such as an errgroup: the children that it has started.
+// groupHolders returns the goroutines of a group with a limit, such as an errgroup: the children
+// that it has started.
 func (w *waitChains) groupHolders(s *sweep, x *stretch, k *KnownWait, at uint64, depth int) []link {
 	var list []int32
 	for _, i := range w.alive(s.w.goroutines[x.goroutine], at) {

@@ -15,15 +15,16 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// WaitOptions say whose waits to follow: either those of one goroutine, or those of all goroutines in
-// functions whose names match.
+// WaitOptions say whose waits to follow: either those of one goroutine, or those of all goroutines
+// in functions whose names match.
 type WaitOptions struct {
 	Goroutine uint64
 	Func      *regexp.Regexp
 	Options
 }
 
-// Waits say what goroutines did and what kept them waiting: another goroutine, which may itself wait for a third, and so on.
+// Waits say what goroutines did and what kept them waiting: another goroutine, which may itself
+// wait for a third, and so on.
 type Waits struct {
 	Duration   time.Duration `json:"duration_ns"`
 	Time       time.Duration `json:"ns"`         // of these goroutines together, in these functions
@@ -38,18 +39,20 @@ type WaitNode struct {
 	State string        `json:"state"` // such as sync.Mutex.Lock, sleep or running
 	HolderFrame
 
-	// What State waits for, if it is an object or a wait of a library that has a name. The object's number is 0 if that is unknown,
-	// and Kind is "" if only the name is known.
+	// What State waits for, if it is an object or a wait of a library that has a name. The object's
+	// number is 0 if that is unknown, and Kind is "" if only the name is known.
 	Name   string `json:"name,omitempty"`
 	Kind   string `json:"kind,omitempty"`
 	Object int32  `json:"object,omitempty"`
 
-	// How the goroutine keeps the one before it waiting: it "holds" the lock, is the "last child" for
-	// which a WaitGroup waits, is a "child" that may answer, or is on the "other side" of the channel.
-	// Known is how well that is known: "seen" or "inferred". Both are "" for the first node of a chain.
+	// How the goroutine keeps the one before it waiting: it "holds" the lock, is the "last child"
+	// for which a WaitGroup waits, is a "child" that may answer, or is on the "other side" of the
+	// channel. Known is how well that is known: "seen" or "inferred". Both are "" for the first
+	// node of a chain.
 	Role  string `json:"role,omitempty"`
 	Known string `json:"known,omitempty"`
-	// In is the function of the goroutine that does so, if it is not the one above: it may have called that.
+	// In is the function of the goroutine that does so, if it is not the one above: it may have
+	// called that.
 	In *HolderFrame `json:"in,omitempty"`
 
 	Goroutine uint64        `json:"goroutine"`                 // the one with most of the time
@@ -62,8 +65,8 @@ type WaitNode struct {
 	Next      []WaitNode    `json:"next"`                      // what kept it waiting
 }
 
-// FindWaits follows the waits of goroutines to what keeps them. It reads the samples twice: first for sums of waits as Find
-// does, then to see at each moment who holds what.
+// FindWaits follows the waits of goroutines to what keeps them. It reads the samples twice: first
+// for sums of waits as Find does, then to see at each moment who holds what.
 func FindWaits(s *analyze.Samples, o WaitOptions) (*Waits, error) {
 	return newWaitChains(s, o).find()
 }
@@ -100,8 +103,9 @@ func (w *waitChains) find() (*Waits, error) {
 	return out, nil
 }
 
-// waitChains follow the waits of the targets, which are the goroutines that WaitOptions ask for. The methods that build the
-// chains are in waitchain.go; which targets share a chain is in waittargets.go. Ids of goroutines are those of the stream.
+// waitChains follow the waits of the targets, which are the goroutines that WaitOptions ask for.
+// The methods that build the chains are in waitchain.go; which targets share a chain is in
+// waittargets.go. Ids of goroutines are those of the stream.
 type waitChains struct {
 	*Sums
 	*sectionFinder
@@ -198,7 +202,8 @@ func (w *waitChains) note(s *analyze.Sample, site *siteSums) {
 	}
 }
 
-// isOfInterest reports whether a sample is one of a target, or of another goroutine for which a target may wait.
+// isOfInterest reports whether a sample is one of a target, or of another goroutine for which a
+// target may wait.
 func (w *waitChains) isOfInterest(s *analyze.Sample) (target, other bool) {
 	if w.file != s.File+1 {
 		w.load(s.File)
@@ -283,8 +288,9 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 
 var lastNumber = regexp.MustCompile(` \d+$`)
 
-// alike returns the nodes with one for those that differ by the object only, if these have the same name and are as many as a group of
-// locks has, such as a channel that each call makes. It returns how many objects these are.
+// alike returns the nodes with one for those that differ by the object only, if these have the same
+// name and are as many as a group of locks has, such as a channel that each call makes. It returns
+// how many objects these are.
 func (w *waitChains) alike(nodes map[chainKey]*chainNode) (map[chainKey]*chainNode, map[chainKey]int) {
 	type group struct {
 		chainKey
@@ -321,11 +327,12 @@ func (w *waitChains) alike(nodes map[chainKey]*chainNode) (map[chainKey]*chainNo
 	return out, objects
 }
 
-// rareChild: if less than this part of the time in which goroutines wait for WaitGroups has a last child, that child ended by chance.
+// rareChild: if less than this part of the time in which goroutines wait for WaitGroups has a last
+// child, that child ended by chance.
 const rareChild = 0.1
 
-// forgetChance forgets the last children of waits if there is none for nearly all of these: then others end the waits, such as a goroutine that
-// commits for many.
+// forgetChance forgets the last children of waits if there is none for nearly all of these: then
+// others end the waits, such as a goroutine that commits for many.
 func (n *chainNode) forgetChance() {
 	last := uint64(0)
 	for key, below := range n.next {

@@ -8,7 +8,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// others returns the keys of those that keep goroutines waiting at a site for a channel, the best ones first, and what they do so by.
+// others returns the keys of those that keep goroutines waiting at a site for a channel, the best
+// ones first, and what they do so by.
 func (w *waitChains) others(site *siteSums) (tiers [][]int32, role string) {
 	o := w.holdIndex.objects[site.object]
 	switch {
@@ -24,13 +25,14 @@ func (w *waitChains) others(site *siteSums) (tiers [][]int32, role string) {
 	return [][]int32{side.keys, side.weak, side.fields, side.loose}, RoleOtherSide
 }
 
-// across returns the goroutines that keep one waiting at a channel. If there are many it returns some, others each time: all
-// together would take long if many goroutines wait for many others, which wait for many. depth is how many goroutines are before this
-// one in the chain.
+// across returns the goroutines that keep one waiting at a channel. If there are many it returns
+// some, others each time: all together would take long if many goroutines wait for many others,
+// which wait for many. depth is how many goroutines are before this one in the chain.
 //
-// Goroutines that were seen on the other side of this very channel all count: whoever acts next ends the wait. The same holds for those
-// that have a place in it. Others are only in functions that use such a channel, of which there may be many. So the wait must have
-// ended, and only one of them may have run then; or only one of them runs each time when the goroutine's waits end there.
+// Goroutines that were seen on the other side of this very channel all count: whoever acts next
+// ends the wait. The same holds for those that have a place in it. Others are only in functions
+// that use such a channel, of which there may be many. So the wait must have ended, and only one of
+// them may have run then; or only one of them runs each time when the goroutine's waits end there.
 func (w *waitChains) across(s *sweep, waiter int32, site *siteSums, depth int) []link {
 	if waiter < 0 {
 		return nil
@@ -55,7 +57,8 @@ func (w *waitChains) across(s *sweep, waiter int32, site *siteSums, depth int) [
 	return nil
 }
 
-// inside returns the frame of a goroutine's present stack that has one of the keys, the innermost one.
+// inside returns the frame of a goroutine's present stack that has one of the keys, the innermost
+// one.
 func (w *waitChains) inside(s *sweep, goroutine int32, keys []int32) *tachyon.Frame {
 	for at := s.w.stretches.At(s.now[goroutine] - 1).stack; at != 0; at = w.Caller(at) {
 		if slices.ContainsFunc(w.holdIndex.frame(w.Source.Stacks()[at].Frame), func(h frameHold) bool { return slices.Contains(keys, h.key) }) {
@@ -82,8 +85,8 @@ func (w *waitChains) share(all []int32, role string, depth int) (list []link) {
 	return list
 }
 
-// sides returns the goroutines that are in functions with one of the keys: those that surely are on the other side of a site's channel, and
-// those that may be, at most maxMaybe.
+// sides returns the goroutines that are in functions with one of the keys: those that surely are on
+// the other side of a site's channel, and those that may be, at most maxMaybe.
 func (w *waitChains) sides(s *sweep, waiter int32, site *siteSums, keys []int32, role string) (sure, maybe []int32) {
 	for _, key := range keys {
 		for _, n := range s.inside[key] {
@@ -109,13 +112,13 @@ func (w *waitChains) sides(s *sweep, waiter int32, site *siteSums, keys []int32,
 // maxMaybe is the number of goroutines of which it is looked at who ran.
 const maxMaybe = 32
 
-// tierFields is the number of those that have no more in common with a channel than the name of a field. After it come those of which only
-// the type of the elements is the same.
+// tierFields is the number of those that have no more in common with a channel than the name of a
+// field. After it come those of which only the type of the elements is the same.
 const tierFields = 2
 
-// whoRan returns the one of several goroutines that ended the present wait of another one, nil if it is unknown. If it has to be one
-// that always does so, once is not enough. Several that are in one function are workers that may run in step: which of them it always is,
-// cannot be told.
+// whoRan returns the one of several goroutines that ended the present wait of another one, nil if
+// it is unknown. If it has to be one that always does so, once is not enough. Several that are in
+// one function are workers that may run in step: which of them it always is, cannot be told.
 func (w *waitChains) whoRan(s *sweep, waiter int32, site *siteSums, list, keys []int32, hasToBeAlways bool) []int32 {
 	from, to, ended := w.wakers.wakeup(waiter)
 	if !ended || len(list) == maxMaybe {
@@ -157,8 +160,8 @@ func (w *waitChains) onlyOne(s *sweep, goroutine int32, list, keys []int32) bool
 	})
 }
 
-// mayEnd reports whether a goroutine that does this may be the one that ends a wait. It is not if it waits in the same function, or at a
-// place where a library waits for the next thing to do.
+// mayEnd reports whether a goroutine that does this may be the one that ends a wait. It is not if
+// it waits in the same function, or at a place where a library waits for the next thing to do.
 func (w *waitChains) mayEnd(x *stretch, site *siteSums) bool {
 	if !analyze.Waits(x.status) {
 		return true
@@ -170,7 +173,8 @@ func (w *waitChains) mayEnd(x *stretch, site *siteSums) bool {
 	return other == &w.none || other.frame.Func != site.frame.Func
 }
 
-// hasPlace reports whether a section is of a place in a site's channel. Variables of a function may be another channel in each call.
+// hasPlace reports whether a section is of a place in a site's channel. Variables of a function may
+// be another channel in each call.
 func (w *waitChains) hasPlace(sec *section, site *siteSums) bool {
 	if sec.object != 0 {
 		return sec.object == site.object
@@ -178,7 +182,8 @@ func (w *waitChains) hasPlace(sec *section, site *siteSums) bool {
 	return w.holdIndex.objects[site.object].sides.only && !strings.HasPrefix(w.keys[sec.key].Root, "func ")
 }
 
-// wasAt reports whether a goroutine was seen waiting on the other side of a site's channels, in the opposite direction.
+// wasAt reports whether a goroutine was seen waiting on the other side of a site's channels, in the
+// opposite direction.
 func (w *waitChains) wasAt(goroutine uint64, site *siteSums) bool {
 	if site.object <= 0 {
 		return false
@@ -187,9 +192,9 @@ func (w *waitChains) wasAt(goroutine uint64, site *siteSums) bool {
 	return side != nil && w.Sums.waitedFor(goroutine, side.objects)
 }
 
-// answerer returns the child of a goroutine that ends its wait by an answer: the only one that ended when the wait did, of those that the
-// waiting function has started. A child that itself waits for a channel when it ends is none: it may have waited for the end of its
-// parent.
+// answerer returns the child of a goroutine that ends its wait by an answer: the only one that
+// ended when the wait did, of those that the waiting function has started. A child that itself
+// waits for a channel when it ends is none: it may have waited for the end of its parent.
 func (w *waitChains) answerer(s *sweep, x *stretch, site *siteSums, at uint64) []link {
 	if x.goroutine < 0 {
 		return nil
@@ -225,7 +230,8 @@ func (w *waitChains) awaits(goroutine int32) bool {
 	return analyze.Waits(x.status) && isChannel(w.site(x.stack).kind)
 }
 
-// startedIn reports whether a goroutine was started by the function that waits at a site, or is in a function literal of it.
+// startedIn reports whether a goroutine was started by the function that waits at a site, or is in
+// a function literal of it.
 func (w *waitChains) startedIn(s *sweep, goroutine, number int32, site *siteSums) bool {
 	function := site.frame.Func
 	if by := w.createdBy[s.w.goroutines[goroutine]]; by == function || outerFunc(by) == outerFunc(function) && by != "" {
@@ -239,7 +245,8 @@ func (w *waitChains) startedIn(s *sweep, goroutine, number int32, site *siteSums
 	return false
 }
 
-// outerFunc returns the function that a function literal is in, by its name; of other functions the name.
+// outerFunc returns the function that a function literal is in, by its name; of other functions the
+// name.
 func outerFunc(name string) string {
 	base := strings.LastIndexByte(name, '/') + 1
 	if i := strings.Index(name[base:], ".func"); i >= 0 {

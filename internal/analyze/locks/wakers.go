@@ -7,9 +7,9 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 )
 
-// wakers know when waits ended and which goroutines may have ended them. A wait ends between the last sample of it and the next sample
-// of the goroutine. Who has ended it has run meanwhile: it was running, or its own wait has ended too. A goroutine that goes on
-// waiting was not it.
+// wakers know when waits ended and which goroutines may have ended them. A wait ends between the
+// last sample of it and the next sample of the goroutine. Who has ended it has run meanwhile: it
+// was running, or its own wait has ended too. A goroutine that goes on waiting was not it.
 type wakers struct {
 	s       *sweep
 	numbers [][]int32 // by goroutine of the window: its stretches in order of time
@@ -41,7 +41,8 @@ func newWakers(s *sweep) *wakers {
 	return k
 }
 
-// wakeup is when a goroutine's present wait ends: after from and not after to. It reports false if the wait does not end in the window.
+// wakeup is when a goroutine's present wait ends: after from and not after to. It reports false if
+// the wait does not end in the window.
 func (k *wakers) wakeup(goroutine int32) (from, to uint64, ok bool) {
 	now := k.s.now[goroutine]
 	if now == 0 {
@@ -81,7 +82,8 @@ const (
 	leastWaits = 12 // of which it is known who always runs when one ends
 )
 
-// always reports whether a goroutine ran whenever a wait of another one at a site ended, but mostly not in a time as long just before that.
+// always reports whether a goroutine ran whenever a wait of another one at a site ended, but mostly
+// not in a time as long just before that.
 func (k *wakers) always(waiter int32, site *siteSums, by int32) bool {
 	p := pair{waiterSite{waiter, site}, by}
 	known, ok := k.pairs[p]
@@ -136,13 +138,15 @@ func (k *wakers) last(goroutine int32) *stretch {
 	return k.at(list, len(list)-1)
 }
 
-// goesOn reports whether a goroutine has a sample after a time, or then waits. One that runs then may be about to end.
+// goesOn reports whether a goroutine has a sample after a time, or then waits. One that runs then
+// may be about to end.
 func (k *wakers) goesOn(goroutine int32, at uint64) bool {
 	x := k.last(goroutine)
 	return x.end > at || x.end == at && analyze.Waits(x.status)
 }
 
-// ran reports whether a goroutine ran at some time after from and not after to, as far as samples can tell.
+// ran reports whether a goroutine ran at some time after from and not after to, as far as samples
+// can tell.
 func (k *wakers) ran(goroutine int32, from, to uint64) bool {
 	list := k.numbers[goroutine]
 	next := sort.Search(len(list), func(i int) bool { return k.at(list, i).first > from })

@@ -7,7 +7,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// All is the profile of all samples of a source, also of those that are idle or set apart. It knows which are.
+// All is the profile of all samples of a source, also of those that are idle or set apart. It knows
+// which are.
 type All struct {
 	Profile *profile.Profile
 	o       Options
@@ -17,8 +18,8 @@ type All struct {
 	places  *apart     // the number of places; it knows nothing else
 }
 
-// ReadAll adds up the samples of a source. It also calls each with every sample, with its key, and with the number of the place where it is:
-// 0 if it is not a goroutine's.
+// ReadAll adds up the samples of a source. It also calls each with every sample, with its key, and
+// with the number of the place where it is: 0 if it is not a goroutine's.
 func ReadAll(src *stream.Source, o Options, each func(s *stream.Sample, key idle.Key, place uint32)) (*All, error) {
 	o = Options{Idle: true, Apart: true, Source: o.Source}
 	a := &All{src: src, o: o, places: &apart{src: src}}
@@ -38,8 +39,8 @@ func ReadAll(src *stream.Source, o Options, each func(s *stream.Sample, key idle
 	return a, err
 }
 
-// Kind tells, given the key of a sample and its place, whether the sample is idle time, whether its goroutine waits at one place in
-// the whole session, and whether it is set apart.
+// Kind tells, given the key of a sample and its place, whether the sample is idle time, whether its
+// goroutine waits at one place in the whole session, and whether it is set apart.
 func (a *All) Kind(key idle.Key, place uint32) (idle, rests, apart bool) {
 	if a.idle != nil {
 		idle, rests = a.idle.Is(key), a.idle.Rests(key)

@@ -14,7 +14,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// What is set apart as idle time is: it is no work of the program, and there may be so much of it that it hides all else.
+// What is set apart as idle time is: it is no work of the program, and there may be so much of it
+// that it hides all else.
 const (
 	NotApart  uint8 = iota
 	Leaked          // goroutines wait where goroutines leak
@@ -26,8 +27,8 @@ const (
 // apartNames are the kinds in words.
 var apartNames = [apartKind]string{Leaked: "leaked goroutines", Client: "clients of the program's own server", Debug: "profiling endpoints"}
 
-// clientShare is the part of its time that a function which goroutines began with asks the program's own server, from which on it is a client. Time
-// asleep does not count.
+// clientShare is the part of its time that a function which goroutines began with asks the
+// program's own server, from which on it is a client. Time asleep does not count.
 const clientShare = 0.5
 
 // An apart says what is set apart. The stack of a goroutine tells.
@@ -46,7 +47,8 @@ type apart struct {
 	buf    []uint32
 }
 
-// An apartPlace is what matters of a stack. Which places are set apart is known when all samples were read.
+// An apartPlace is what matters of a stack. Which places are set apart is known when all samples
+// were read.
 type apartPlace struct {
 	debug bool
 	waits waitPlace
@@ -176,7 +178,8 @@ func (a *apart) accepts(stack []uint32) bool {
 	return false
 }
 
-// root returns the outermost function of the program's own code, and whether a stack is that of a request.
+// root returns the outermost function of the program's own code, and whether a stack is that of a
+// request.
 func (a *apart) root(stack []uint32) (root string, request bool) {
 	for _, id := range stack {
 		f := a.frame(id)
@@ -283,8 +286,9 @@ func (a *apart) ofRecord(r *profile.Record) uint8 {
 	return a.of(a.place(r.Stack))
 }
 
-// setApart leaves out of a profile what is set apart, unless keep is set, and says how much it is. What is idle, or
-// waits at one place in the whole session, is that first. It returns the records, by kind.
+// setApart leaves out of a profile what is set apart, unless keep is set, and says how much it is.
+// What is idle, or waits at one place in the whole session, is that first. It returns the records,
+// by kind.
 func (a *apart) setApart(p *profile.Profile, idles *idle.Idle, keep bool) (out [apartKind][]profile.Record) {
 	if a == nil {
 		return out

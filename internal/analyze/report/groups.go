@@ -10,8 +10,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Groups name the groups of goroutines that were created at one place, as ByEntry does. They are asked sample by sample
-// while a source is read.
+// Groups name the groups of goroutines that were created at one place, as ByEntry does. They are
+// asked sample by sample while a source is read.
 type Groups struct {
 	src   *stream.Source
 	tests []testOf // by stack
@@ -26,8 +26,8 @@ type testOf struct {
 // NewGroups returns the groups of a source, which must have stream.Options.Creators.
 func NewGroups(src *stream.Source) *Groups { return &Groups{src: src} }
 
-// Of returns the name of the group of a goroutine's sample: the function that created the goroutine and, after a tab,
-// where. Goroutines of a test have the name of the test.
+// Of returns the name of the group of a goroutine's sample: the function that created the goroutine
+// and, after a tab, where. Goroutines of a test have the name of the test.
 func (g *Groups) Of(s *stream.Sample) string {
 	test := analyze.At(&g.tests, s.Stack, len(g.src.Stacks()))
 	if !test.known {
@@ -71,8 +71,8 @@ func (g *Groups) test(stack uint32) string {
 	return ""
 }
 
-// grouped returns the function that names the group of a sample, nil if there are no groups. Time of no goroutine has
-// the name "", if it is not known by its process.
+// grouped returns the function that names the group of a sample, nil if there are no groups. Time
+// of no goroutine has the name "", if it is not known by its process.
 func grouped(src *stream.Source, by string) (func(*stream.Sample) string, error) {
 	group, err := groupOfGoroutine(src, by)
 	if group == nil || err != nil {

@@ -10,14 +10,16 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A latency divides the time on the wall clock among the samples, as perf report --latency does: what is on a
-// CPU at an instant shares that instant. If nothing is, goroutines that wait or could run share it, without
-// those that are idle or set apart. Waits for a lock or a WaitGroup count only if nothing else waits: who has the lock does something too, and that is
-// what they wait for. If there are none either, the instant is idle. So all shares add up to the length of the
-// profile, and the greatest is what to make faster so that the program ends sooner. CPU time of no goroutine
+// A latency divides the time on the wall clock among the samples, as perf report --latency does:
+// what is on a CPU at an instant shares that instant. If nothing is, goroutines that wait or could
+// run share it, without those that are idle or set apart. Waits for a lock or a WaitGroup count
+// only if nothing else waits: who has the lock does something too, and that is what they wait for.
+// If there are none either, the instant is idle. So all shares add up to the length of the profile,
+// and the greatest is what to make faster so that the program ends sooner. CPU time of no goroutine
 // counts for nothing.
 //
-// Time is divided into parts of at least a tick. In each, on a CPU or not, all samples have one factor.
+// Time is divided into parts of at least a tick. In each, on a CPU or not, all samples have one
+// factor.
 type latency struct {
 	src    *stream.Source
 	idle   *idle.Idle // finished
@@ -37,7 +39,8 @@ const maxParts = 1 << 20
 // funcIdle is the frame of time in which no goroutine had anything to do.
 const funcIdle = "[idle]"
 
-// newLatency reads the samples to know how many do what at each instant. If idles is nil, it reads them before that to know what is idle.
+// newLatency reads the samples to know how many do what at each instant. If idles is nil, it reads
+// them before that to know what is idle.
 func newLatency(src *stream.Source, o Options, idles *idle.Idle, a *apart) (*latency, error) {
 	var err error
 	if idles == nil {
@@ -64,8 +67,8 @@ func newLatency(src *stream.Source, o Options, idles *idle.Idle, a *apart) (*lat
 	return l, err
 }
 
-// each calls use with the samples that count, until it returns false: with the time of each, in µs since start, and with run, wait or
-// locked, which it is in.
+// each calls use with the samples that count, until it returns false: with the time of each, in µs
+// since start, and with run, wait or locked, which it is in.
 func (l *latency) each(use func(s *stream.Sample, begin, end uint64, in *occupancy) bool) error {
 	again := l.idle.Again()
 	for s, err := range l.src.Samples() {

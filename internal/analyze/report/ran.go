@@ -14,8 +14,8 @@ import (
 // errSeveral says that who had the cores is known of one process only.
 var errSeveral = errors.New("the files are of several processes, and who had the cores is known of one only; give the files of one")
 
-// ranInstead returns a profile of the time in which goroutines waited for a core. The group of a record is who had the cores meanwhile. It
-// reads the samples twice.
+// ranInstead returns a profile of the time in which goroutines waited for a core. The group of a
+// record is who had the cores meanwhile. It reads the samples twice.
 func ranInstead(src *stream.Source) (*profile.Profile, error) {
 	if src.Processes() != nil {
 		return nil, errSeveral

@@ -1,5 +1,5 @@
-// Package report adds up samples by function, goroutine, label and so on. [NewSurvey] is what command and page show first: in one reading
-// it also finds leaks, locks and what requests are.
+// Package report adds up samples by function, goroutine, label and so on. [NewSurvey] is what
+// command and page show first: in one reading it also finds leaks, locks and what requests are.
 //
 // # Files
 //
@@ -9,7 +9,8 @@
 //   - latency.go: shares of the time on the wall clock
 //   - ran.go: who had the cores while goroutines waited for one
 //   - groups.go: groups of records, and of goroutines
-//   - apart.go: what is set apart, as idle time is: leaks, the program's own clients, and what serves profiles
+//   - apart.go: what is set apart, as idle time is: leaks, the program's own clients, and what
+//     serves profiles
 package report
 
 import (
@@ -72,15 +73,15 @@ func NewProfile(src *stream.Source, o Options) (*profile.Profile, error) {
 type Survey struct {
 	Profile *profile.Profile
 	Leaks   *leaks.Leaks
-	// Requests says whether Find finds requests without being told what they are. If not, RequestFunc is a
-	// function whose calls may be them, "" if there is none.
+	// Requests says whether Find finds requests without being told what they are. If not,
+	// RequestFunc is a function whose calls may be them, "" if there is none.
 	Requests    bool
 	RequestFunc string
 	src         *stream.Source
 	read        func(name string) *source.File
 	locks       *locks.Sums
-	// Resting are the records of goroutines that waited at one place in the whole session; see Idle. If that is idle, and idle
-	// time is left out, they are not in Profile.
+	// Resting are the records of goroutines that waited at one place in the whole session; see
+	// Idle. If that is idle, and idle time is left out, they are not in Profile.
 	Resting []profile.Record
 	// Busiest is the CPU time of the goroutine that has the most of it.
 	Busiest time.Duration
@@ -93,7 +94,8 @@ type Survey struct {
 // Rests reports whether a record of the profile is one of Resting.
 func (s *Survey) Rests(r *profile.Record) bool { return s.idle != nil && s.idle.Rests(idle.Key(r.Key)) }
 
-// IsApart reports whether a record of the profile is one of Apart, of which there are none unless it has them.
+// IsApart reports whether a record of the profile is one of Apart, of which there are none unless
+// it has them.
 func (s *Survey) IsApart(r *profile.Record) bool {
 	return s.Profile.HasApart && !s.Rests(r) && s.apart.ofRecord(r) != NotApart
 }
@@ -181,16 +183,16 @@ func (s *Survey) Locks() (*locks.Locks, error) {
 	return s.locks.Locks()
 }
 
-// A survey finds what slow requests do if the profile has no more goroutines and samples than these. It takes two more
-// readings: 0.25 s of CPU for 3.3 million samples of 2,600 goroutines, where all else took 0.5 s, but 1.3 s for 1.3 million
-// samples of 273,000.
+// A survey finds what slow requests do if the profile has no more goroutines and samples than
+// these. It takes two more readings: 0.25 s of CPU for 3.3 million samples of 2,600 goroutines,
+// where all else took 0.5 s, but 1.3 s for 1.3 million samples of 273,000.
 var (
 	mostSurveyed           int64 = 5_000_000 // less in tests
 	mostSurveyedGoroutines       = 50_000
 )
 
-// FindRequests returns the requests of the profile, without options. It returns nil if Requests is false, or if the profile is too large
-// to answer at once.
+// FindRequests returns the requests of the profile, without options. It returns nil if Requests is
+// false, or if the profile is too large to answer at once.
 func (s *Survey) FindRequests() (*requests.Requests, error) {
 	if !s.Requests || s.Profile.Samples > mostSurveyed || s.Profile.Goroutines > mostSurveyedGoroutines {
 		return nil, nil
@@ -198,7 +200,8 @@ func (s *Survey) FindRequests() (*requests.Requests, error) {
 	return requests.Find(analyze.NewSamples("", s.src), requests.Options{Source: s.read})
 }
 
-// newProfile adds up samples. It returns nil for what tells idle time if there is none. each may be nil.
+// newProfile adds up samples. It returns nil for what tells idle time if there is none. each may be
+// nil.
 func newProfile(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o Options, each func(*stream.Sample, idle.Key)) (*profile.Profile, *idle.Idle, error) {
 	if !src.KnowsCreators() {
 		return nil, nil, analyze.ErrNoCreators
@@ -272,7 +275,8 @@ func withApart(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o O
 // isWall reports whether samples count with the time for which they stand.
 func (o *Options) isWall() bool { return o.Weight == "" || o.Weight == Weights[0] }
 
-// weighted returns samples with other weights. What is set apart has no part of the latency. idles are nil if nothing is known.
+// weighted returns samples with other weights. What is set apart has no part of the latency. idles
+// are nil if nothing is known.
 func weighted(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o Options, idles *idle.Idle, a *apart) (iter.Seq2[*stream.Sample, error], error) {
 	switch o.Weight {
 	case "cpu":
@@ -287,7 +291,8 @@ func weighted(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o Op
 	return samples, nil
 }
 
-// sumUp adds up all samples, also those that are idle. It uses a new Idle, to which no samples were added. keyOf adds them and returns their keys.
+// sumUp adds up all samples, also those that are idle. It uses a new Idle, to which no samples were
+// added. keyOf adds them and returns their keys.
 func sumUp(src *stream.Source, samples iter.Seq2[*stream.Sample, error], o Options, unused *idle.Idle, keyOf func(*stream.Sample) idle.Key, each func(*stream.Sample, idle.Key)) (*profile.Profile, *idle.Idle, error) {
 	if !src.KnowsCreators() {
 		return nil, nil, analyze.ErrNoCreators
@@ -338,7 +343,8 @@ func leaveOut(p *profile.Profile, idles *idle.Idle, o Options) {
 	})
 }
 
-// telling returns samples, and a function that tells their keys, both of which call each. key may be nil.
+// telling returns samples, and a function that tells their keys, both of which call each. key may
+// be nil.
 func telling(samples iter.Seq2[*stream.Sample, error], key func(*stream.Sample) uint32, each func(*stream.Sample, idle.Key)) (iter.Seq2[*stream.Sample, error], func(*stream.Sample) uint32) {
 	all := func(yield func(*stream.Sample, error) bool) {
 		for s, err := range samples {

@@ -20,7 +20,8 @@ type RecordFacts struct {
 	Time    syntax.Time // for which it waits, by the source text
 	Asks    bool        // it waits in a loop for the answer to what it has asked for, by the source text of the program's own line
 
-	// Site is the line that waits for a lock, channel or the like, as Lock.Sites has it. It may be a library's.
+	// Site is the line that waits for a lock, channel or the like, as Lock.Sites has it. It may be
+	// a library's.
 	Site locks.HolderFrame
 }
 
@@ -86,7 +87,8 @@ func (s *Survey) ofFrame(is func(*tachyon.Frame) bool) func(uint32) bool {
 	}
 }
 
-// FindWaits follows the waits in functions that match. It returns nil if the profile is too large to answer at once.
+// FindWaits follows the waits in functions that match. It returns nil if the profile is too large
+// to answer at once.
 func (s *Survey) FindWaits(in *regexp.Regexp) (*locks.Waits, error) {
 	if s.Profile.Samples > mostSurveyed || s.Profile.Goroutines > mostSurveyedGoroutines {
 		return nil, nil
@@ -94,7 +96,8 @@ func (s *Survey) FindWaits(in *regexp.Regexp) (*locks.Waits, error) {
 	return locks.FindWaits(analyze.NewSamples("", s.src), locks.WaitOptions{Func: in, Options: locks.Options{Source: s.read}})
 }
 
-// Channels returns what Locks has, with the other sides of all channels. It returns nil if the profile is too large to answer at once.
+// Channels returns what Locks has, with the other sides of all channels. It returns nil if the
+// profile is too large to answer at once.
 func (s *Survey) Channels() (*locks.Locks, error) {
 	if s.Profile.Samples > mostSurveyed {
 		return nil, nil

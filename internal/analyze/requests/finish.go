@@ -63,11 +63,12 @@ func (f *finder) finish() {
 	}
 }
 
-// useReads takes the lengths of requests of HTTP/1 connections from the lives of the goroutines that tell
-// them apart. These are sampled more often than a connection's goroutine if there are many connections.
+// useReads takes the lengths of requests of HTTP/1 connections from the lives of the goroutines
+// that tell them apart. These are sampled more often than a connection's goroutine if there are
+// many connections.
 func (f *finder) useReads() {
-	// The handler has returned when the connection's goroutine is seen outside of it. The other goroutine may live
-	// longer if the machine is busy.
+	// The handler has returned when the connection's goroutine is seen outside of it. The other
+	// goroutine may live longer if the machine is busy.
 	type handlerEnd struct{ last, after uint64 } // after is 0 if the end is not known
 	ends := make([]handlerEnd, len(f.lives.all))
 	unknown := f.routes.Of(route{kind: analyze.KindHTTP})
@@ -121,7 +122,8 @@ func (f *finder) useReads() {
 	}
 }
 
-// lengths returns the requests of which the lengths are taken, and if aside is set also those that are not shown.
+// lengths returns the requests of which the lengths are taken, and if aside is set also those that
+// are not shown.
 func (f *finder) lengths(aside bool) []*request {
 	list := f.reads.ended()
 	for _, r := range f.list.those(aside) {

@@ -8,15 +8,16 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// A life is the time of a goroutine that reads in the background, and so of one request, in µs since the start of the profile.
+// A life is the time of a goroutine that reads in the background, and so of one request, in µs
+// since the start of the profile.
 type life struct {
 	parent uint64 // id in the file of the connection's goroutine
 	from   uint64 // its first sample stands for the time since
 	first  uint64 // time of the first tick that found it
 	last   uint64 // of its last sample
 
-	// When the handler has returned, the goroutine's read is stopped. On a busy machine it takes a while until it runs
-	// and ends. It was woken between these two times; 0: unknown.
+	// When the handler has returned, the goroutine's read is stopped. On a busy machine it takes a
+	// while until it runs and ends. It was woken between these two times; 0: unknown.
 	waited, woken uint64
 
 	gone uint64 // time of the first tick that did not find it; 0: unknown
@@ -84,8 +85,8 @@ func (l *lives) load(s *analyze.Sample) error {
 	return nil
 }
 
-// setGone sets when the ticks of the present file did not find its goroutines any more. If ticks look at
-// some of the goroutines only, that is not known.
+// setGone sets when the ticks of the present file did not find its goroutines any more. If ticks
+// look at some of the goroutines only, that is not known.
 func (l *lives) setGone() {
 	found := 0
 	for _, n := range l.ordered {
@@ -104,15 +105,16 @@ func (l *lives) setGone() {
 	}
 }
 
-// isRare reports whether ticks are so rare that the first sample of a goroutine is an additional one, at the
-// beginning of the time for which it stands. The second one is that of the tick that found the goroutine.
+// isRare reports whether ticks are so rare that the first sample of a goroutine is an additional
+// one, at the beginning of the time for which it stands. The second one is that of the tick that
+// found the goroutine.
 func (l *lives) isRare() bool {
 	m := l.Source.Metadata().Session
 	return m != nil && m.TicksReached > 0 && 2*m.TicksAsked >= 3*m.TicksReached
 }
 
-// exact reports whether the goroutines live as long as the handlers run. If a request has a body, its
-// goroutine does not begin before the body is read.
+// exact reports whether the goroutines live as long as the handlers run. If a request has a body,
+// its goroutine does not begin before the body is read.
 func (l *lives) exact() bool { return l.samples > 0 && float64(l.alive) >= 0.9*float64(l.samples) }
 
 // request returns the life as a request.
@@ -163,7 +165,8 @@ func (c *connection) sample(l *lives, s *analyze.Sample) (second bool, err error
 	if second && c.own != 0 {
 		l.all[c.own-1].first = s.At
 	}
-	// A sample of a wait, just before one in which the goroutine runs, may be at the time when it began to run.
+	// A sample of a wait, just before one in which the goroutine runs, may be at the time when it
+	// began to run.
 	if c.wait != 0 && analyze.Waits(s.Status) {
 		l.ticks.add(c.wait)
 	}
@@ -184,15 +187,17 @@ func (x *life) note(l *lives, s *analyze.Sample) {
 	}
 }
 
-// request returns the number of the request that the goroutine of a sample serves, if it serves one. It
-// returns 0 if it is unknown. in says that it served one in its previous sample. Times must not go back.
+// request returns the number of the request that the goroutine of a sample serves, if it serves
+// one. It returns 0 if it is unknown. in says that it served one in its previous sample. Times must
+// not go back.
 func (c *connection) request(l *lives, s *analyze.Sample, in bool) int32 {
 	if len(c.lives) == 0 {
 		return 0
 	}
 	for ; c.at+1 < len(c.lives); c.at++ {
 		x, next := &l.all[c.lives[c.at]], &l.all[c.lives[c.at+1]]
-		// Between the two it is the end of the one before, or the goroutine reads the body of the next one.
+		// Between the two it is the end of the one before, or the goroutine reads the body of the
+		// next one.
 		if s.At <= min(x.last, next.first-1) || in && s.At < next.from {
 			break
 		}

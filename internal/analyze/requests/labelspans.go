@@ -6,7 +6,8 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 )
 
-// maxValues is the number of labels of which the value is kept. There is no bound to that of their addresses.
+// maxValues is the number of labels of which the value is kept. There is no bound to that of their
+// addresses.
 const maxValues = 1 << 16
 
 // labelled adds a sample if it has the label. c is the state of its goroutine.

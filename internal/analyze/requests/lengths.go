@@ -8,10 +8,10 @@ import (
 	"github.com/gotach/profiler/internal/analyze"
 )
 
-// lengths estimate how long requests took. Ticks are rare, so of one request only bounds are known: it
-// began between two samples and ended between two samples. But it began and ended at random moments
-// there, so many requests together say more. Which lengths explain the bounds of all requests best is
-// found by expectation maximization (the NPMLE for doubly interval-censored data).
+// lengths estimate how long requests took. Ticks are rare, so of one request only bounds are known:
+// it began between two samples and ended between two samples. But it began and ended at random
+// moments there, so many requests together say more. Which lengths explain the bounds of all
+// requests best is found by expectation maximization (the NPMLE for doubly interval-censored data).
 type lengths struct {
 	edges []float64 // of bins, µs, ascending
 	count []float64 // of requests with a length in each bin
@@ -20,14 +20,14 @@ type lengths struct {
 }
 
 const (
-	// Bins are 1/binsOfGap of the usual time between two samples wide, and at least 1/binsOfLength of
-	// the length.
+	// Bins are 1/binsOfGap of the usual time between two samples wide, and at least 1/binsOfLength
+	// of the length.
 	binsOfGap, binsOfLength = 8, 64
 	// maxLengths is the number of requests that the estimate uses. More make it no better.
 	maxLengths = 20_000
 	rounds     = 100 // further ones would fit chance
-	// A request shorter than about a third of the usual time between two samples counts as if it were as long: how many of
-	// those have no sample cannot be known.
+	// A request shorter than about a third of the usual time between two samples counts as if it
+	// were as long: how many of those have no sample cannot be known.
 	leastSeen = 0.35
 )
 
@@ -79,9 +79,9 @@ type gapClass struct {
 
 // missed groups requests by the gap that they began in.
 //
-// A request that began in a gap has a sample if it lasted until the gap's end. So of short requests those in short
-// gaps are seen more often, and the gaps of the requests that have samples are shorter than those of all. The chance
-// must be that of each request's own gap.
+// A request that began in a gap has a sample if it lasted until the gap's end. So of short requests
+// those in short gaps are seen more often, and the gaps of the requests that have samples are
+// shorter than those of all. The chance must be that of each request's own gap.
 func (l *lengths) missed(list []*request) (out []gapClass) {
 	class := map[int]int{}
 	for _, x := range list {
@@ -119,8 +119,8 @@ func (l *lengths) fit(list []*request, classes []gapClass) {
 		p, q := max(1, float64(x.first-x.before)), max(1, float64(x.after-x.last))
 		first, _ := slices.BinarySearch(l.edges, low)
 		r := row{first: max(0, first-1)}
-		// The chance of these bounds, given a length d, is that of a beginning of which both are true.
-		// Its integral over d is made of four parabolas.
+		// The chance of these bounds, given a length d, is that of a beginning of which both are
+		// true. Its integral over d is made of four parabolas.
 		integral := func(d float64) float64 {
 			half := func(y float64) float64 { y = max(0, y); return y * y / 2 }
 			return half(d-low) - half(d-low-p) - half(d-low-q) + half(d-low-p-q)
@@ -153,7 +153,8 @@ func (l *lengths) fit(list []*request, classes []gapClass) {
 				into[j] += w * count[j] * part
 			}
 		}
-		// For each request that has a sample there are so many others that began in such a gap and have none.
+		// For each request that has a sample there are so many others that began in such a gap and
+		// have none.
 		all := 0.0
 		for _, n := range l.count {
 			all += n
@@ -171,8 +172,8 @@ func (l *lengths) fit(list []*request, classes []gapClass) {
 	}
 }
 
-// quantile returns the length in µs below which a share q of so many requests is. Those that are more than all are the
-// shortest: each had begun and ended between two samples.
+// quantile returns the length in µs below which a share q of so many requests is. Those that are
+// more than all are the shortest: each had begun and ended between two samples.
 func (l *lengths) quantile(q, requests float64) uint64 {
 	left := q*requests - (requests - l.all)
 	if left < 0 {
@@ -200,9 +201,9 @@ func (l *lengths) over(d uint64) (n float64) {
 	return n
 }
 
-// percentiles returns the percentiles of so many requests, some of which have samples and are in the list from which l was
-// estimated. Where the number is not known well enough, a percentile has a limit only: with fewer requests that have no
-// sample it is greater.
+// percentiles returns the percentiles of so many requests, some of which have samples and are in
+// the list from which l was estimated. Where the number is not known well enough, a percentile has
+// a limit only: with fewer requests that have no sample it is greater.
 func (l *lengths) percentiles(list []*request, c Number) (out Lengths) {
 	longest, joined := uint64(0), 0
 	for _, x := range list {

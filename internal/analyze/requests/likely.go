@@ -19,9 +19,10 @@ func Has(p *profile.Profile) bool {
 	return false
 }
 
-// LikelyFunc returns the function with the most time of those that goroutines call which take one job after the
-// other: in the function that they began with, which may be a module's, they wait for the next one. It is the first
-// of the program's own functions that this one calls; one in assembly is no job. Without idle it is "".
+// LikelyFunc returns the function with the most time of those that goroutines call which take one
+// job after the other: in the function that they began with, which may be a module's, they wait for
+// the next one. It is the first of the program's own functions that this one calls; one in assembly
+// is no job. Without idle it is "".
 func LikelyFunc(p *profile.Profile, idles *idle.Idle) (best string) {
 	type callee struct{ entry, function string }
 	loops := map[string]bool{} // entries

@@ -2,8 +2,9 @@ package requests
 
 import "github.com/gotach/profiler/internal/analyze"
 
-// A request is one request that the samples show (spans.go, handlers.go). Between two samples its begin and end are not
-// known exactly: it began between the times before and first, and ended between last and after, in µs.
+// A request is one request that the samples show (spans.go, handlers.go). Between two samples its
+// begin and end are not known exactly: it began between the times before and first, and ended
+// between last and after, in µs.
 type request struct {
 	before, first uint64
 	last, after   uint64
@@ -30,8 +31,8 @@ func (r *request) goesOn(s *analyze.Sample) {
 // ends notes when the request had ended at the latest.
 func (r *request) ends(t uint64) { r.after = max(r.last, t) }
 
-// endsUnseen notes that no later sample shows that the request has ended. Then its end is taken to be as uncertain as its
-// beginning.
+// endsUnseen notes that no later sample shows that the request has ended. Then its end is taken to
+// be as uncertain as its beginning.
 func (r *request) endsUnseen() { r.after = r.last + r.first - r.before }
 
 // A requestList has all requests of a profile, which may be millions.

@@ -9,13 +9,15 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// A Repeat is a line at which requests wait again and again, such as a query for each row of another one.
+// A Repeat is a line at which requests wait again and again, such as a query for each row of
+// another one.
 type Repeat struct {
 	Func  string `json:"func"`
 	File  string `json:"file"`
 	Line  int    `json:"line"`
 	State string `json:"state"`
-	// Time is that of all requests there. Waits is the number of waits that were seen: a tick sees one, so there were at least so many.
+	// Time is that of all requests there. Waits is the number of waits that were seen: a tick sees
+	// one, so there were at least so many.
 	Time     time.Duration `json:"ns"`
 	Waits    int           `json:"waits"`
 	Requests int           `json:"requests"` // that waited there

@@ -18,8 +18,8 @@ type route struct {
 	kind  uint8
 	debug bool   // it looks at the program itself, and is no work of the program
 	name  string // function
-	// depth says how much of the way to the handler the stack shows. Middleware calls it: the deepest route of a
-	// request is its handler.
+	// depth says how much of the way to the handler the stack shows. Middleware calls it: the
+	// deepest route of a request is its handler.
 	depth uint8
 }
 

@@ -14,8 +14,8 @@ type Row struct {
 	Kind    string `json:"kind"`              // such as HTTP
 	Handler string `json:"handler,omitempty"` // function; "": of all, or no sample shows which
 	All     bool   `json:"all,omitempty"`     // all handlers of the kind
-	// Aside says that what the other fields of Requests say is not of them: they look at the program itself, such as
-	// /debug/pprof, or are tests that send requests.
+	// Aside says that what the other fields of Requests say is not of them: they look at the
+	// program itself, such as /debug/pprof, or are tests that send requests.
 	Aside bool `json:"aside,omitempty"`
 	Number
 	Lengths
@@ -23,8 +23,8 @@ type Row struct {
 }
 
 // Lengths are estimated from all requests: of one request the length is known only as exactly as
-// the ticks are frequent. A length is 0 if only a limit is known, which is in the field Below: it is shorter than that.
-// Max is that of the longest request, in the middle of what is possible.
+// the ticks are frequent. A length is 0 if only a limit is known, which is in the field Below: it
+// is shorter than that. Max is that of the longest request, in the middle of what is possible.
 type Lengths struct {
 	P50      time.Duration `json:"p50_ns,omitempty"`
 	P50Below time.Duration `json:"p50_ns_below,omitempty"`
@@ -38,8 +38,9 @@ type Lengths struct {
 
 const (
 	maxRequestRows = 100
-	// fewRequests is how many requests a handler has at most that is left out if they take less than a hundredth of the time of
-	// its kind. Mostly it is a function that a handler or its middleware called when these had their only sample.
+	// fewRequests is how many requests a handler has at most that is left out if they take less
+	// than a hundredth of the time of its kind. Mostly it is a function that a handler or its
+	// middleware called when these had their only sample.
 	fewRequests = 2
 )
 
@@ -53,8 +54,8 @@ type requestGroup struct {
 
 const debugRequests = "debug" // Row.Kind of requests that look at the program itself
 
-// groups returns the requests that have ended by kind, then by handler, those that take the most time first. Handlers with few requests are
-// left out.
+// groups returns the requests that have ended by kind, then by handler, those that take the most
+// time first. Handlers with few requests are left out.
 func (f *finder) groups() (kinds [2][analyze.KindCount]*requestGroup, handlers []*requestGroup) {
 	of := map[Row]*requestGroup{}
 	add := func(key Row, r *request) *requestGroup {
@@ -97,7 +98,8 @@ func (f *finder) groups() (kinds [2][analyze.KindCount]*requestGroup, handlers [
 	return kinds, handlers[:min(len(handlers), maxRequestRows)]
 }
 
-// share returns the number of requests of a group, given that of its kind, of which all are known from samples.
+// share returns the number of requests of a group, given that of its kind, of which all are known
+// from samples.
 func (g *requestGroup) share(kind Number, all float64) Number {
 	own := g.lens.all
 	if kind.High > 0 { // births may tell that there are fewer
@@ -136,7 +138,8 @@ func (f *finder) rows(out *Requests) (shown Number) {
 		for _, r := range f.list.ended() {
 			runs += analyze.Int(f.kindOf(r) == analyze.KindHTTP)
 		}
-		// What the lengths explain is fewer requests than there were if most are much shorter than a tick.
+		// What the lengths explain is fewer requests than there were if most are much shorter than
+		// a tick.
 		without := float64(f.unseen) - float64(max(0, len(g.list)-runs)) - (g.lens.all - float64(len(g.list)))
 		if without > g.lens.all/50 {
 			more[analyze.KindHTTP] = without

@@ -30,8 +30,8 @@ func FindSlow(s *analyze.Samples, o Options) (*Slow, error) {
 	return &Slow{Count: out.Slow.Count, Of: out.Count, From: out.Slow.From, What: out.What, o: o, class: r.class}, nil
 }
 
-// Pick selects the samples of the slowest requests. It is for stream.Selection. The source must have the same files
-// and select the same time.
+// Pick selects the samples of the slowest requests. It is for stream.Selection. The source must
+// have the same files and select the same time.
 func (r *Slow) Pick(src *stream.Source) func(*stream.Sample) (bool, error) {
 	s := analyze.NewSamples("", src)
 	f := newFinder(s, r.o)

@@ -17,15 +17,16 @@ type finder struct {
 	o     Options
 	shown [2][analyze.KindCount]bool // by route.debug and kind: these requests are shown
 	list  requestList
-	// parts are the requests, or parts of them: one ends where the goroutine waits at a place again,
-	// which may be another call. Only the first reading has them.
+	// parts are the requests, or parts of them: one ends where the goroutine waits at a place
+	// again, which may be another call. Only the first reading has them.
 	parts  requestList
 	splits bool
-	// reads are requests of HTTP/1 connections, if their lengths are those of the lives. Some have no
-	// sample of the handler.
+	// reads are requests of HTTP/1 connections, if their lengths are those of the lives. Some have
+	// no sample of the handler.
 	reads requestList
 	ended []uint64 // lengths of all that are shown, µs
-	// estimated are the lengths of estimatedOf. Often all requests are of one kind, or one handler has them all.
+	// estimated are the lengths of estimatedOf. Often all requests are of one kind, or one handler
+	// has them all.
 	estimated   *lengths
 	estimatedOf []*request
 
@@ -70,8 +71,8 @@ type call struct {
 	places  [4]uint32  // the latest stacks of its waits, the latest first, without what it waited for
 	conn    connection // also outside of a call
 	span    int32      // of a label: number of the request + 1, 0: none
-	// behind is the number of the label's value + 1 for which the goroutine does not work although it has it: it
-	// works in the background and has inherited it.
+	// behind is the number of the label's value + 1 for which the goroutine does not work although
+	// it has it: it works in the background and has inherited it.
 	behind int32
 }
 
@@ -208,7 +209,8 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 	return c.request, nil
 }
 
-// mayFollow reports whether a sample of a serial call may be of another request than the one before.
+// mayFollow reports whether a sample of a serial call may be of another request than the one
+// before.
 func (f *finder) mayFollow(c *call, s *analyze.Sample, served int32) bool {
 	if served == 0 {
 		return f.again(c, s)
@@ -233,8 +235,8 @@ func (f *finder) kindOf(r *request) uint8 {
 	return f.routes.List[r.route].kind
 }
 
-// again reports whether the goroutine waits where it has waited before in the same call, and has run
-// between.
+// again reports whether the goroutine waits where it has waited before in the same call, and has
+// run between.
 func (f *finder) again(c *call, s *analyze.Sample) bool {
 	if !analyze.Waits(s.Status) {
 		return false
@@ -253,7 +255,8 @@ func (f *finder) again(c *call, s *analyze.Sample) bool {
 	return true
 }
 
-// anchor returns the number of a stack's anchor. The anchor's function is "" if the stack is of no request.
+// anchor returns the number of a stack's anchor. The anchor's function is "" if the stack is of no
+// request.
 func (f *finder) anchor(stack uint32) uint32 {
 	if n := *analyze.At(&f.anchors, stack, f.Stacks()); n > 0 {
 		return n - 1

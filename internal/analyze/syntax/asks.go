@@ -7,9 +7,11 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Asks reports whether a frame's line waits for the answer to what its function has asked for: for what a call has given in the same pass, so
-// that each wait is for another one, as in f := log.Apply(entry); f.Error(), in log.Apply(entry).Error(), or in done := make(chan int); <-done. What is
-// given once, before a loop that waits, is a queue or the like, and so may be what a call without arguments gives, as in s.queue().Next().
+// Asks reports whether a frame's line waits for the answer to what its function has asked for: for
+// what a call has given in the same pass, so that each wait is for another one, as in f :=
+// log.Apply(entry); f.Error(), in log.Apply(entry).Error(), or in done := make(chan int); <-done.
+// What is given once, before a loop that waits, is a queue or the like, and so may be what a call
+// without arguments gives, as in s.queue().Next().
 func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
 	x := s.Func(f)
 	if x == nil {
@@ -99,8 +101,8 @@ func (s *Sources) Repeats(f *tachyon.Frame) (repeats bool) {
 	return repeats
 }
 
-// Ranges reports whether a frame's line is a loop over what the function has from elsewhere, as over a queue that is a field or a parameter. It
-// does not ask for what it gets.
+// Ranges reports whether a frame's line is a loop over what the function has from elsewhere, as
+// over a queue that is a field or a parameter. It does not ask for what it gets.
 func (s *Sources) Ranges(f *tachyon.Frame) (ranges bool) {
 	if x := s.Func(f); x != nil {
 		own := map[string]bool{} // its variables so far

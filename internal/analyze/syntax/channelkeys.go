@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// LooseKeys returns the keys that all channels have of which a field has the same name, and those whose elements have the same type.
+// LooseKeys returns the keys that all channels have of which a field has the same name, and those
+// whose elements have the same type.
 func (x *Func) LooseKeys(op Op) (keys []Key) {
 	k := x.Key(op.On)
 	if k == (Key{}) {
@@ -26,8 +27,8 @@ func (x *Func) LooseKeys(op Op) (keys []Key) {
 	return keys
 }
 
-// ChannelKeys returns the key of an operation's channel. If that is a variable of the function, such as a parameter, the
-// second one is that of all such variables with its name and type.
+// ChannelKeys returns the key of an operation's channel. If that is a variable of the function,
+// such as a parameter, the second one is that of all such variables with its name and type.
 func (x *Func) ChannelKeys(op Op) (keys []Key) {
 	k := x.Key(op.On)
 	if k == (Key{}) {
@@ -49,7 +50,8 @@ const (
 	RootField    = "field"    // path is the name
 )
 
-// element returns the type of the elements of a variable that is a channel, "" if the text does not say it.
+// element returns the type of the elements of a variable that is a channel, "" if the text does not
+// say it.
 func (x *Func) element(name string) string {
 	for ; x != nil; x = x.Outer {
 		var typ ast.Expr

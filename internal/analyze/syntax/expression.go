@@ -8,8 +8,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Expression returns the text of the lock, channel or group that a line of source waits for, such as
-// "c.mu"; of a select that waits to send, the channel to which. It is "" if the text is not here or does not say it.
+// Expression returns the text of the lock, channel or group that a line of source waits for, such
+// as "c.mu"; of a select that waits to send, the channel to which. It is "" if the text is not here
+// or does not say it.
 func (s *Sources) Expression(f *tachyon.Frame, kind, reason string) string {
 	file := s.File(f)
 	if file == nil {

@@ -106,8 +106,8 @@ func join(root, fields string) string {
 	return root + "." + fields
 }
 
-// split returns the variable that an expression begins with, and the fields after it. Indices are left
-// out: all elements have one key.
+// split returns the variable that an expression begins with, and the fields after it. Indices are
+// left out: all elements have one key.
 func split(e ast.Expr) (root, fields string) {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -138,8 +138,8 @@ func split(e ast.Expr) (root, fields string) {
 	return "", ""
 }
 
-// local returns whether a name is a variable of the function or of one around it, and the name of its
-// type if the text says it.
+// local returns whether a name is a variable of the function or of one around it, and the name of
+// its type if the text says it.
 func (x *Func) local(name string) (typ string, ok bool) {
 	for ; x != nil; x = x.Outer {
 		if x.locals == nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Region is the lines of a function in which it holds a lock, by the function's text: from a call of
-// Lock to one of Unlock, or to the end of the function if Unlock is deferred.
+// A Region is the lines of a function in which it holds a lock, by the function's text: from a call
+// of Lock to one of Unlock, or to the end of the function if Unlock is deferred.
 type Region struct {
 	Key      Key
 	Text     string // the lock, as in the source; tells locks of one type apart
@@ -25,8 +25,8 @@ type Region struct {
 	on       string // the value whose method takes a place in a channel; methods of others may only have the same name. "": any
 }
 
-// Paired reports whether a channel is used like a lock: the function takes a place in it and gives it back, or the
-// function around it takes it.
+// Paired reports whether a channel is used like a lock: the function takes a place in it and gives
+// it back, or the function around it takes it.
 func (r *Region) Paired() bool { return r.gives && (r.Takes || r.begins) }
 
 // Holds reports whether the lock is held at a line.
@@ -245,7 +245,8 @@ func (r *Region) stmt(s ast.Stmt, held bool) (after, ends bool) {
 	return held, false
 }
 
-// simple walks a statement that may lock or unlock in a node. It returns whether the lock is held after it.
+// simple walks a statement that may lock or unlock in a node. It returns whether the lock is held
+// after it.
 func (r *Region) simple(s ast.Stmt, n ast.Node, held bool) bool {
 	switch r.node(n) {
 	case doesLock:

@@ -7,9 +7,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Offers returns the channel to which the select on a frame's line waits to send, nil if there is none or the text is not here. Such a select
-// has a case that sends, and none whose value is used: what it receives beside are signals, such as that the program ends. One that may
-// have nothing to send, because its channel is sometimes nil, is none.
+// Offers returns the channel to which the select on a frame's line waits to send, nil if there is
+// none or the text is not here. Such a select has a case that sends, and none whose value is used:
+// what it receives beside are signals, such as that the program ends. One that may have nothing to
+// send, because its channel is sometimes nil, is none.
 func (s *Sources) Offers(f *tachyon.Frame) ast.Expr {
 	x := s.Func(f)
 	if x == nil {
@@ -28,7 +29,8 @@ func (s *Sources) Offers(f *tachyon.Frame) ast.Expr {
 	return to
 }
 
-// sentTo returns the channel of the first case that sends, nil if there is none or if a case receives a value.
+// sentTo returns the channel of the first case that sends, nil if there is none or if a case
+// receives a value.
 func sentTo(n *ast.SelectStmt) (to ast.Expr) {
 	for _, c := range n.Body.List {
 		switch c := c.(*ast.CommClause).Comm.(type) {
@@ -43,7 +45,8 @@ func sentTo(n *ast.SelectStmt) (to ast.Expr) {
 	return to
 }
 
-// sometimesNil reports whether an expression is a variable that the function, or one around it, declares without a value or sets to nil.
+// sometimesNil reports whether an expression is a variable that the function, or one around it,
+// declares without a value or sets to nil.
 func (x *Func) sometimesNil(e ast.Expr) (found bool) {
 	id, ok := e.(*ast.Ident)
 	if !ok {
@@ -81,8 +84,9 @@ const (
 	Delay        // the end of a time that begins there
 )
 
-// ForTime returns for which time the receive or select on a frame's line waits. Beside it a select may only wait for the end of all: of a
-// context, or for a signal after which the function returns. One that returns when the time comes, and waits for such a signal, waits for that.
+// ForTime returns for which time the receive or select on a frame's line waits. Beside it a select
+// may only wait for the end of all: of a context, or for a signal after which the function returns.
+// One that returns when the time comes, and waits for such a signal, waits for that.
 func (s *Sources) ForTime(f *tachyon.Frame) (t Time) {
 	x := s.Func(f)
 	if x == nil {

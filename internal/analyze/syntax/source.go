@@ -1,4 +1,5 @@
-// Package syntax reads the source text of the profiled program, for what it says of locks and channels. Packages locks and requests ask it.
+// Package syntax reads the source text of the profiled program, for what it says of locks and
+// channels. Packages locks and requests ask it.
 //
 // # Files
 //
@@ -190,8 +191,8 @@ func (f *File) add(d ast.Decl, decl *ast.FuncDecl) {
 	ast.Inspect(d, visit)
 }
 
-// Line returns the line of a position in the file itself, without regard to //line comments: frames below
-// such a comment name another file.
+// Line returns the line of a position in the file itself, without regard to //line comments: frames
+// below such a comment name another file.
 func (f *File) Line(p token.Pos) int { return f.fset.PositionFor(p, false).Line }
 
 // At returns the innermost function that a line is in, nil if there is none.
@@ -204,7 +205,8 @@ func (f *File) At(line int) *Func {
 	return nil
 }
 
-// Of returns the function that a frame is in, nil if there is none. A line may have a function literal too that is not in the frame's.
+// Of returns the function that a frame is in, nil if there is none. A line may have a function
+// literal too that is not in the frame's.
 func (f *File) Of(frame *tachyon.Frame) *Func {
 	x := f.At(int(frame.Line))
 	if x == nil {
@@ -228,7 +230,8 @@ func (s *Sources) Func(frame *tachyon.Frame) *Func {
 	return nil
 }
 
-// literals returns how many function literals a function is in, by its name, itself included: 2 for main.f.func1.2.
+// literals returns how many function literals a function is in, by its name, itself included: 2 for
+// main.f.func1.2.
 func literals(name string) int {
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	i := strings.Index(name, ".func")

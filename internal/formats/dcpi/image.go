@@ -75,10 +75,12 @@ func openImage(path string, depth int) (*Image, error) {
 	return m, nil
 }
 
-// maxRatio is how many times larger than its file the sections of an executable may be. Linkers compress DWARF to a third.
+// maxRatio is how many times larger than its file the sections of an executable may be. Linkers
+// compress DWARF to a third.
 const maxRatio = 20
 
-// openELF reads the list of sections of a file of a size. Compressed sections, and several of the same bytes, could take any memory.
+// openELF reads the list of sections of a file of a size. Compressed sections, and several of the
+// same bytes, could take any memory.
 func openELF(r io.ReaderAt, size int64) (*elf.File, error) {
 	e, err := elf.NewFile(r)
 	if err != nil {

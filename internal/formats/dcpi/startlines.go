@@ -9,8 +9,8 @@ import (
 	"github.com/gotach/profiler/internal/files"
 )
 
-// StartLines returns the lines at which the functions of a Go executable begin, by the functions' names.
-// It is an error if the executable has not the build ID; "" is any.
+// StartLines returns the lines at which the functions of a Go executable begin, by the functions'
+// names. It is an error if the executable has not the build ID; "" is any.
 func StartLines(path, buildID string) (map[string]int32, error) {
 	m, err := openImage(path, identity)
 	if err != nil {
@@ -46,8 +46,8 @@ func StartLines(path, buildID string) (map[string]int32, error) {
 	return lines, nil
 }
 
-// Offsets in the table by which Go programs find their functions, since Go 1.20. All words have the size
-// of a pointer, 8 bytes.
+// Offsets in the table by which Go programs find their functions, since Go 1.20. All words have the
+// size of a pointer, 8 bytes.
 const (
 	tableMagic     = 0xfffffff1
 	tableCount     = 8

@@ -46,7 +46,8 @@ func (o *output) open(v any) {
 	o.b = append(o.b[:len(o.b)-1], ',')
 }
 
-// column writes a member of an object, which is not the last one: an array of n values, each of which add appends.
+// column writes a member of an object, which is not the last one: an array of n values, each of
+// which add appends.
 func (o *output) column(name string, n int, add func(b []byte, i int) []byte) {
 	o.raw(`"`, name, `":[`)
 	for i := range n {

@@ -28,8 +28,8 @@ type point struct {
 	cpu    time.Duration // since the previous point
 }
 
-// pieces is the number of parts of a session at whose borders long runs are divided, so that the page can show a
-// range of time that begins or ends within a run.
+// pieces is the number of parts of a session at whose borders long runs are divided, so that the
+// page can show a range of time that begins or ends within a run.
 const pieces = 400
 
 // thread writes a track as a thread.
@@ -93,8 +93,8 @@ func (e *encoder) thread(t *runs.Track, number int) {
 	o.raw("}")
 }
 
-// points returns the samples of a track. At the end of a goroutine's runs, and where there are none for some time,
-// is a sample without stack and weight.
+// points returns the samples of a track. At the end of a goroutine's runs, and where there are none
+// for some time, is a sample without stack and weight.
 func (e *encoder) points(t *runs.Track) (list []point) {
 	piece := max(e.Interval, e.End/pieces, 1)
 	spent := time.Duration(0) // CPU time since the last point

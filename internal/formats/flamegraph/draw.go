@@ -23,8 +23,8 @@ const (
 	topHeight = 92   // of title and legend
 )
 
-// fills are three shades of each class. They stay apart for people who see no red or green, and black text on
-// them is readable.
+// fills are three shades of each class. They stay apart for people who see no red or green, and
+// black text on them is readable.
 var fills = [stream.Classes + 1][3]string{
 	stream.ClassOnCPU:    {"#f5a860", "#f7b87d", "#f39a45"},
 	stream.ClassNoCore:   {"#ea8468", "#ee987f", "#e87758"},
@@ -298,7 +298,8 @@ func number(x float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(x, 'f', 2, 64), "0"), ".")
 }
 
-// escape returns a text for XML. Characters that XML cannot have are shown as the replacement character.
+// escape returns a text for XML. Characters that XML cannot have are shown as the replacement
+// character.
 func escape(text string) string {
 	var b strings.Builder
 	for _, r := range text {

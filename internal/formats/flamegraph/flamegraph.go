@@ -1,7 +1,8 @@
-// Package flamegraph draws a profile as a flame graph: a static SVG picture for documents, without scripts. A function's
-// width is its time, its callees are above it, and its color tells what most of its time is: on a CPU, waiting
-// for a lock, and so on. What is too narrow to see is left out, and the picture says how much that is. A browser shows the
-// figures of a function as a tooltip, and a dark page gets a dark background.
+// Package flamegraph draws a profile as a flame graph: a static SVG picture for documents, without
+// scripts. A function's width is its time, its callees are above it, and its color tells what most
+// of its time is: on a CPU, waiting for a lock, and so on. What is too narrow to see is left out,
+// and the picture says how much that is. A browser shows the figures of a function as a tooltip,
+// and a dark page gets a dark background.
 package flamegraph
 
 import (
@@ -98,7 +99,8 @@ func newGraph(p *profile.Profile, o Options) *graph {
 	return g
 }
 
-// add adds a record. If no frame tells the state of a goroutine that does not run, a frame is added that does.
+// add adds a record. If no frame tells the state of a goroutine that does not run, a frame is added
+// that does.
 func (g *graph) add(r *profile.Record) {
 	time := r.Wall
 	if g.o.CPU {
@@ -132,7 +134,8 @@ func (g *graph) add(r *profile.Record) {
 	}
 }
 
-// stateFrame returns the name of the frame that tells a record's state, "" if there is one already or none is needed.
+// stateFrame returns the name of the frame that tells a record's state, "" if there is one already
+// or none is needed.
 func (g *graph) stateFrame(r *profile.Record) string {
 	if len(r.Stack) == 0 {
 		return "[no stack]"
@@ -169,7 +172,8 @@ func (n *node) class() stream.Class {
 	return mixed
 }
 
-// choose decides which nodes are drawn. Callers of a node that is drawn are drawn too, since they are at least as wide.
+// choose decides which nodes are drawn. Callers of a node that is drawn are drawn too, since they
+// are at least as wide.
 func (g *graph) choose() {
 	g.drawn = make([]bool, len(g.nodes))
 	g.drawn[0], g.rows = true, 1

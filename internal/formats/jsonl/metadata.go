@@ -26,8 +26,8 @@ type file struct {
 	Interval uint64 `json:"interval_us"`
 }
 
-// appendMetadata appends the lines with a source's metadata to b, and passes b on when it has become
-// large. It appends nothing if it has none.
+// appendMetadata appends the lines with a source's metadata to b, and passes b on when it has
+// become large. It appends nothing if it has none.
 func appendMetadata(b []byte, c *stream.Copy, write func([]byte) error) ([]byte, error) {
 	m := c.Metadata()
 	others, err := tach.OtherMetadata(c.Single())

@@ -33,7 +33,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Write writes all metadata and samples of a source with Options.Markers and Objects. Those before an error are written too.
+// Write writes all metadata and samples of a source with Options.Markers and Objects. Those before
+// an error are written too.
 func Write(w io.Writer, src *stream.Source) error {
 	b := bufio.NewWriterSize(w, 64<<10)
 	var texts []string // of the frames, made when first needed

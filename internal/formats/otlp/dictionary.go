@@ -7,7 +7,8 @@ import (
 	"github.com/gotach/profiler/internal/profile"
 )
 
-// A dictionary has the tables that the profiles of a message share. The first entry of each is the zero value.
+// A dictionary has the tables that the profiles of a message share. The first entry of each is the
+// zero value.
 type dictionary struct {
 	strings    table[string]
 	functions  table[function]

@@ -1,30 +1,32 @@
-// Package otlp writes profiles as OpenTelemetry's ProfilesData, a protocol buffer message of the package
-// opentelemetry.proto.profiles.v1development of version 1.11 of the protocol. It has the same fields as a request to
-// an OTLP receiver. The protocol is in alpha: the version in the package's name will change.
+// Package otlp writes profiles as OpenTelemetry's ProfilesData, a protocol buffer message of the
+// package opentelemetry.proto.profiles.v1development of version 1.11 of the protocol. It has the
+// same fields as a request to an OTLP receiver. The protocol is in alpha: the version in the
+// package's name will change.
 //
-// Wall time and CPU time are two profiles that share the dictionary. CPU time is left out if there is none. Samples are
-// sums: one for each stack, state and set of labels.
+// Wall time and CPU time are two profiles that share the dictionary. CPU time is left out if there
+// is none. Samples are sums: one for each stack, state and set of labels.
 //
 // # Attributes
 //
 // A sample has these attributes, besides the goroutine's labels:
 //
-//   - go.goroutine.state: running, no core, runnable, syscall, syscall on CPU, C, C on CPU, waiting, or not seen. There
-//     is no convention yet.
-//   - go.goroutine.wait_reason: what a waiting goroutine waits for, in the runtime's words, such as chan receive.
+//   - go.goroutine.state: running, no core, runnable, syscall, syscall on CPU, C, C on CPU,
+//     waiting, or not seen. There is no convention yet.
+//   - go.goroutine.wait_reason: what a waiting goroutine waits for, in the runtime's words, such as
+//     chan receive.
 //   - go.goroutine.system: true for goroutines of the runtime and CPU time that no goroutine used.
 //   - thread.id: the goroutine's id. Only on demand: there may be any number of them.
 //
-// A label with one of these names gets the prefix "label.". The labels trace_id and span_id of the usual 32 and 16
-// hexadecimal digits become the sample's link. Texts that are not UTF-8 are made so, since receivers refuse the message
-// otherwise.
+// A label with one of these names gets the prefix "label.". The labels trace_id and span_id of the
+// usual 32 and 16 hexadecimal digits become the sample's link. Texts that are not UTF-8 are made
+// so, since receivers refuse the message otherwise.
 //
-// A waiting goroutine's innermost frame is the reason in brackets, as in all formats: a function without a file. The
-// other frames have the attribute profile.frame.type with the value go.
+// A waiting goroutine's innermost frame is the reason in brackets, as in all formats: a function
+// without a file. The other frames have the attribute profile.frame.type with the value go.
 //
-// The resource has what is known about the process: service.name, service.version, service.instance.id, host.name,
-// host.arch, os.type, process.pid, process.executable.path, process.runtime.name, process.runtime.version,
-// vcs.ref.head.revision and vcs.modified.
+// The resource has what is known about the process: service.name, service.version,
+// service.instance.id, host.name, host.arch, os.type, process.pid, process.executable.path,
+// process.runtime.name, process.runtime.version, vcs.ref.head.revision and vcs.modified.
 package otlp
 
 import (
@@ -63,7 +65,8 @@ func Write(w io.Writer, p *profile.Profile) error {
 	return e.write(w, p)
 }
 
-// WriteStream writes the samples of a source, which has labels. With goroutines, they are told apart.
+// WriteStream writes the samples of a source, which has labels. With goroutines, they are told
+// apart.
 func WriteStream(w io.Writer, src *stream.Source, goroutines bool) error {
 	e := NewEncoder()
 	e.Goroutines = goroutines
@@ -129,8 +132,8 @@ func (e *Encoder) Size() int { return len(e.wall) + len(e.cpu) + e.dict.size() }
 // Records returns the number of records in the message.
 func (e *Encoder) Records() int { return e.records }
 
-// Add adds a record. All records between two calls of Reset must be of profiles whose frames have the same
-// numbers.
+// Add adds a record. All records between two calls of Reset must be of profiles whose frames have
+// the same numbers.
 func (e *Encoder) Add(p *profile.Profile, r *profile.Record) {
 	if r.Wall <= 0 && r.CPU <= 0 {
 		return

@@ -1,8 +1,8 @@
-// Package perlnytprof converts between a profile and package nytprof's data, as Perl's tools show them well: a function is a sub, a sample a
-// statement that took the sample's wall time.
+// Package perlnytprof converts between a profile and package nytprof's data, as Perl's tools show
+// them well: a function is a sub, a sample a statement that took the sample's wall time.
 //
-// Files, each of which uses only those after it: perlnytprof.go; export.go with source.go and extent.go, from a profile; import.go with
-// paths.go, to a profile; names.go.
+// Files, each of which uses only those after it: perlnytprof.go; export.go with source.go and
+// extent.go, from a profile; import.go with paths.go, to a profile; names.go.
 package perlnytprof
 
 import (
@@ -15,8 +15,9 @@ import (
 type Options struct {
 	Uncompressed bool // no zlib
 	NoSource     bool // leave out the texts of source files; Perl's tools then look for the files themselves
-	// Source returns the text of a source file, nil to leave it out. It gets all frames that are in the file: the
-	// profile may be a stranger's, and what is read here others will see. Nil leaves out all texts.
+	// Source returns the text of a source file, nil to leave it out. It gets all frames that are in
+	// the file: the profile may be a stranger's, and what is read here others will see. Nil leaves
+	// out all texts.
 	Source func(file string, in []profile.Frame) []byte
 }
 

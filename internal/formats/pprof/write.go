@@ -18,8 +18,8 @@ func Write(w io.Writer, p *profile.Profile) error {
 	return write(newEncoder(w, false), p)
 }
 
-// WriteCPU writes a CPU profile, as go build -pgo takes it. Its sample types are cpu/nanoseconds, which is the
-// default and the first one, and samples/count. Samples have no labels.
+// WriteCPU writes a CPU profile, as go build -pgo takes it. Its sample types are cpu/nanoseconds,
+// which is the default and the first one, and samples/count. Samples have no labels.
 func WriteCPU(w io.Writer, p *profile.Profile) error { return write(newEncoder(w, true), p) }
 
 func write(e *encoder, p *profile.Profile) error {
@@ -35,10 +35,10 @@ func write(e *encoder, p *profile.Profile) error {
 // maxRecords is the number of records that are in memory while a source is written.
 const maxRecords = 1 << 17
 
-// WriteStream writes the samples of a source, which has labels, as Write does. Without goroutines it
-// adds them up: then samples have no label goroutine. Its memory does not grow with the number of
-// goroutines or labels: if there are very many, there may be several samples that are equal but for
-// their values, which readers of the format add up.
+// WriteStream writes the samples of a source, which has labels, as Write does. Without goroutines
+// it adds them up: then samples have no label goroutine. Its memory does not grow with the number
+// of goroutines or labels: if there are very many, there may be several samples that are equal but
+// for their values, which readers of the format add up.
 func WriteStream(w io.Writer, src *stream.Source, goroutines bool) error {
 	e := newEncoder(w, false)
 	defer e.z.Close()
@@ -49,9 +49,10 @@ func WriteStream(w io.Writer, src *stream.Source, goroutines bool) error {
 	return e.finish(p)
 }
 
-// An encoder writes the protocol buffer message of a profile. Samples come before the locations and functions to which they
-// refer, and strings when they are first used, so all can be written at once. Readers take fields in any order. Apart from
-// that, the bytes are those that package github.com/google/pprof/profile writes, which has all in memory.
+// An encoder writes the protocol buffer message of a profile. Samples come before the locations and
+// functions to which they refer, and strings when they are first used, so all can be written at
+// once. Readers take fields in any order. Apart from that, the bytes are those that package
+// github.com/google/pprof/profile writes, which has all in memory.
 type encoder struct {
 	cpu bool // only CPU time, without labels
 

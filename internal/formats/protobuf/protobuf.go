@@ -1,4 +1,5 @@
-// Package protobuf appends the fields of protocol buffers' messages to bytes, for the formats that are such messages.
+// Package protobuf appends the fields of protocol buffers' messages to bytes, for the formats that
+// are such messages.
 package protobuf
 
 import "encoding/binary"

@@ -5,7 +5,8 @@ import "time"
 // levelParts is the number of parts of a session for which there is a level.
 const levelParts = 1000
 
-// A level adds up stretches of time: how many there are at once, as the mean of each part of a session.
+// A level adds up stretches of time: how many there are at once, as the mean of each part of a
+// session.
 type level struct {
 	width time.Duration // of a part
 	edges []float64     // ns in parts where a stretch begins or ends

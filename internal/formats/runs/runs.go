@@ -1,13 +1,14 @@
-// Package runs makes of samples what viewers with a time axis show: tracks of runs. A run is a stretch of
-// successive samples of a goroutine with the same stack and state. Formats such as Firefox Profiler's and
-// speedscope's are made from it.
+// Package runs makes of samples what viewers with a time axis show: tracks of runs. A run is a
+// stretch of successive samples of a goroutine with the same stack and state. Formats such as
+// Firefox Profiler's and speedscope's are made from it.
 //
-// A viewer cannot show every goroutine and every sample of a long session, so [Limits] bound what there is.
-// Goroutines that the same go statement created are a group. Either each goroutine of a group has a track,
-// or the group has one track, in which the time of all its goroutines is added up in steps. Groups with few
-// goroutines come first, so the main goroutine and a server's accept loop usually have tracks of their own,
-// and 10,000 workers have one. No time is left out: the times of each function and of each state are those
-// of the samples. [Session.Left] says what was added up.
+// A viewer cannot show every goroutine and every sample of a long session, so [Limits] bound what
+// there is. Goroutines that the same go statement created are a group. Either each goroutine of a
+// group has a track, or the group has one track, in which the time of all its goroutines is added
+// up in steps. Groups with few goroutines come first, so the main goroutine and a server's accept
+// loop usually have tracks of their own, and 10,000 workers have one. No time is left out: the
+// times of each function and of each state are those of the samples. [Session.Left] says what was
+// added up.
 //
 // All samples are read twice. Memory is bounded by the limits and the number of different stacks.
 package runs
@@ -30,10 +31,12 @@ type Limits struct {
 type Options struct {
 	Limits
 	Lines bool // frames of different lines of a function differ; otherwise Line is 0
-	// StateFrames adds a frame such as "[no core]" to stacks of goroutines that do not run if no frame says so.
+	// StateFrames adds a frame such as "[no core]" to stacks of goroutines that do not run if no
+	// frame says so.
 	StateFrames bool
-	// Waits ends a run where the goroutine ran in between, though its next sample has the same stack and state. If the
-	// source has objects, that also tells waits for different objects apart.
+	// Waits ends a run where the goroutine ran in between, though its next sample has the same
+	// stack and state. If the source has objects, that also tells waits for different objects
+	// apart.
 	Waits bool
 }
 
@@ -68,8 +71,8 @@ type Track struct {
 	Runs       []Run  // by Begin
 	Labels     []Span // by Begin; nil for groups
 
-	// Step is 0 for a goroutine, whose runs do not overlap. For a group, all runs with the same Begin are what its
-	// goroutines did within that step; together they may be longer.
+	// Step is 0 for a goroutine, whose runs do not overlap. For a group, all runs with the same
+	// Begin are what its goroutines did within that step; together they may be longer.
 	Step time.Duration
 }
 
@@ -104,8 +107,8 @@ func (s *Session) Path(path []uint32, stack uint32) []uint32 {
 	return path
 }
 
-// plus adds two times of which the second is not negative. It returns the longest Duration if the sum does
-// not fit.
+// plus adds two times of which the second is not negative. It returns the longest Duration if the
+// sum does not fit.
 func plus(a, b time.Duration) time.Duration {
 	if s := a + b; s >= a {
 		return s

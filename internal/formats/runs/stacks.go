@@ -103,8 +103,8 @@ func (t *stacks) push(caller uint32, f tachyon.Frame) uint32 {
 	return n
 }
 
-// entry returns the function that a goroutine began with, as far as a stack of the source tells: the outermost
-// frame that is neither the runtime's nor pprof.Do's.
+// entry returns the function that a goroutine began with, as far as a stack of the source tells:
+// the outermost frame that is neither the runtime's nor pprof.Do's.
 func (t *stacks) entry(stack uint32) string {
 	name := ""
 	for ; stack != 0; stack = t.src.Stacks()[stack].Caller {

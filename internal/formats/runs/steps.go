@@ -9,14 +9,15 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// The number of steps of a session at first, and the most steps into which the time of one sample is divided.
+// The number of steps of a session at first, and the most steps into which the time of one sample
+// is divided.
 const (
 	maxSteps = 1000
 	maxParts = 16
 )
 
-// steps add up the time of groups: for each step, what all goroutines of a group did together. When the sums
-// become too many, steps become longer.
+// steps add up the time of groups: for each step, what all goroutines of a group did together. When
+// the sums become too many, steps become longer.
 type steps struct {
 	width  time.Duration
 	most   int // sums
@@ -100,8 +101,8 @@ func (st *steps) put(x *stepSum) {
 	to.wall, to.cpu = plus(to.wall, x.wall), plus(to.cpu, x.cpu)
 }
 
-// double makes steps longer until there are half as many sums as there may be. If only one step is left, there are as
-// many sums as different stacks, and no way to have less.
+// double makes steps longer until there are half as many sums as there may be. If only one step is
+// left, there are as many sums as different stacks, and no way to have less.
 func (st *steps) double() {
 	for last := uint32(1); last > 0 && (len(st.sums) > st.most/2 || st.frames > 0 && st.depth > st.frames/2); {
 		st.width *= 2

@@ -1,8 +1,8 @@
-// Package speedscope writes files for speedscope, https://www.speedscope.app: a profile of the type "sampled" for each
-// goroutine or group of goroutines, with weights in ns.
+// Package speedscope writes files for speedscope, https://www.speedscope.app: a profile of the type
+// "sampled" for each goroutine or group of goroutines, with weights in ns.
 //
-// The format has neither states nor labels. A state that no frame tells is an innermost frame of its own, such as
-// "[no core]".
+// The format has neither states nor labels. A state that no frame tells is an innermost frame of
+// its own, such as "[no core]".
 package speedscope
 
 import (
@@ -22,7 +22,8 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// options say what is in a file. A sample of the format has all its frames, so their number is bounded too.
+// options say what is in a file. A sample of the format has all its frames, so their number is
+// bounded too.
 var options = runs.Options{Limits: runs.Limits{Tracks: 150, Runs: 300_000, Frames: 4_000_000}, StateFrames: true}
 
 const schema = "https://www.speedscope.app/file-format-schema.json"

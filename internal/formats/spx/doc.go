@@ -14,12 +14,11 @@
 //	main
 //	fib
 //
-// Functions are numbered by their line below [functions], from 0. Values are
-// cumulative since the first event, whose values are 0. Times are nanoseconds,
-// though other descriptions of the format say microseconds; wall_time_ms in the
-// JSON file is microseconds. A file whose first zero is written 0.0000, as the
-// other descriptions do and SPX does not, is taken to be in microseconds. SPX 0.5 writes events as differences instead
-// and puts a place before each function's name:
+// Functions are numbered by their line below [functions], from 0. Values are cumulative since the
+// first event, whose values are 0. Times are nanoseconds, though other descriptions of the format
+// say microseconds; wall_time_ms in the JSON file is microseconds. A file whose first zero is
+// written 0.0000, as the other descriptions do and SPX does not, is taken to be in microseconds.
+// SPX 0.5 writes events as differences instead and puts a place before each function's name:
 //
 //	0|0|a0|a0|a0          call site in hex, function, values
 //	2a|1|49630|49200|430

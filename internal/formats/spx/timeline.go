@@ -12,12 +12,13 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Timeline is a whole profile, in order of time for each goroutine: what it did, one thing after the other.
+// Timeline is a whole profile, in order of time for each goroutine: what it did, one thing after
+// the other.
 //
-// A goroutine is a sequence of runs. A run is a stretch of successive samples with
-// the same stack; its time is the sum of its samples' weights. So the runs of a goroutine lie end to end
-// without a gap. Those of the runtime's own goroutines do so even though their waits are left out. Where
-// the first weight reaches back to before the file's start, the time line begins earlier than the file.
+// A goroutine is a sequence of runs. A run is a stretch of successive samples with the same stack;
+// its time is the sum of its samples' weights. So the runs of a goroutine lie end to end without a
+// gap. Those of the runtime's own goroutines do so even though their waits are left out. Where the
+// first weight reaches back to before the file's start, the time line begins earlier than the file.
 //
 // Stacks are paths in one tree that all goroutines share: a [Node] is a frame
 // under its caller. A run takes 24 bytes, however many samples it has.

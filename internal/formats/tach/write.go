@@ -84,8 +84,9 @@ func Write(f io.WriteSeeker, src *stream.Source, o Options) error {
 	return nil
 }
 
-// writeSamples writes samples of a source. ended has the threads that end with each file; nil: nobody knows. Without objects, frames of waits
-// have line 0: other readers would show the number of an object as a line of source.
+// writeSamples writes samples of a source. ended has the threads that end with each file; nil:
+// nobody knows. Without objects, frames of waits have line 0: other readers would show the number
+// of an object as a line of source.
 func writeSamples(w *writer.Writer, src *stream.Source, samples iter.Seq2[*stream.Sample, error], ended [][]reader.Thread, objects bool) error {
 	var ids []uint32 // of the source's frames
 	intern := func() {
@@ -199,7 +200,8 @@ type Other struct {
 	Fields json.RawMessage // an object without the kind
 }
 
-// OtherMetadata returns the metadata of unknown kinds in a file, none if it is another stream or nil.
+// OtherMetadata returns the metadata of unknown kinds in a file, none if it is another stream or
+// nil.
 func OtherMetadata(s reader.Stream) (list []Other, err error) {
 	file, ok := s.(*reader.Reader)
 	if !ok {

@@ -5,8 +5,9 @@
 // its DWARF. It reads the wait reasons from the toolchain's runtime source. The go command gets
 // the toolchains through the module proxy, like any GOTOOLCHAIN.
 //
-// With -older it writes a table for package attach of the command, in its folder: of versions that programs were built with that
-// the native source cannot be part of, and of the fields that the package reads. A field that a version does not have is 0.
+// With -older it writes a table for package attach of the command, in its folder: of versions that
+// programs were built with that the native source cannot be part of, and of the fields that the
+// package reads. A field that a version does not have is 0.
 //
 // read.go reads a toolchain, write.go writes the tables.
 package main
@@ -23,8 +24,9 @@ import (
 	"strings"
 )
 
-// field maps a field of the layout to a member of a struct of the runtime or of package sync. Versions may differ in the path:
-// then there are several, separated by "|", and the first one that exists counts.
+// field maps a field of the layout to a member of a struct of the runtime or of package sync.
+// Versions may differ in the path: then there are several, separated by "|", and the first one that
+// exists counts.
 type field struct{ name, typ, path string }
 
 var fields = []field{

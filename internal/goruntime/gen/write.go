@@ -57,7 +57,8 @@ func (l *layout) writeReasons(b *bytes.Buffer, from *layout) {
 	}
 }
 
-// writeOlder writes the table of versions that are only read from outside, after the first one: a row for each field of which one differs.
+// writeOlder writes the table of versions that are only read from outside, after the first one: a
+// row for each field of which one differs.
 func writeOlder(b *bytes.Buffer, list []*layout) {
 	first, list := list[0], list[1:]
 	var versions, toolchains []string
@@ -122,8 +123,9 @@ func usedFields() map[string]bool {
 	return used
 }
 
-// edits returns what makes one list of another: what goes, and then what comes. Each run of what comes begins with what is before it. What is in
-// both is in both once. The longest common part stays.
+// edits returns what makes one list of another: what goes, and then what comes. Each run of what
+// comes begins with what is before it. What is in both is in both once. The longest common part
+// stays.
 func edits(from, to []string) (gone []string, runs [][]string) {
 	common := make([][]int, len(from)+1) // the length of the common part of what is from here on
 	for i := range common {

@@ -1,5 +1,5 @@
-// Package hook runs inside test binaries that "gotach test" has built. A file that is added to the package under test
-// calls it. It records a profile, and beside it what is tested:
+// Package hook runs inside test binaries that "gotach test" has built. A file that is added to the
+// package under test calls it. It records a profile, and beside it what is tested:
 //
 //	package "example.com/m/p"
 //	error "why there is no profile, or why it is not complete"
@@ -26,8 +26,8 @@ import (
 const (
 	// Dir names the directory for the files. Without it there is no profile.
 	Dir = "GOTACH_TEST_DIR"
-	// Restore has variables that go test needed and the tests must not see: NAME=VALUE, or NAME for one
-	// that was not set. They are separated by Separator.
+	// Restore has variables that go test needed and the tests must not see: NAME=VALUE, or NAME for
+	// one that was not set. They are separated by Separator.
 	Restore   = "GOTACH_TEST_RESTORE"
 	Separator = "\x1f"
 )
@@ -71,7 +71,8 @@ func Start(importPath string) {
 	} else if r.session.Path() == "" {
 		r.write("error %q\n", "PROFILE_SOURCE=off")
 	}
-	// What Open checks it checks with goroutines that the runtime counts. They end when they have a core.
+	// What Open checks it checks with goroutines that the runtime counts. They end when they have a
+	// core.
 	for end := time.Now().Add(time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
 		time.Sleep(100 * time.Microsecond)
 	}

@@ -1,4 +1,5 @@
-// Package cmp says where two values differ, for tests. It compares what pointers and interfaces hold, and unexported fields.
+// Package cmp says where two values differ, for tests. It compares what pointers and interfaces
+// hold, and unexported fields.
 package cmp
 
 import (
@@ -34,7 +35,8 @@ func Ignore(v any, fields ...string) Option {
 	}
 }
 
-// Diff returns the differences, two lines for each: its place and what want has there, and what got has. It returns "" for equal values.
+// Diff returns the differences, two lines for each: its place and what want has there, and what got
+// has. It returns "" for equal values.
 func Diff(want, got any, options ...Option) string {
 	c := comparison{visited: map[[2]uintptr]bool{}}
 	for _, o := range options {

@@ -1,4 +1,5 @@
-// Lines prints how many lines of code of this project a program links, without blank lines and comments:
+// Lines prints how many lines of code of this project a program links, without blank lines and
+// comments:
 //
 //	go run ./internal/testenv/lines . ./cmd/gotach
 package main
@@ -44,7 +45,8 @@ type pkg struct {
 	lines           int
 }
 
-// linked returns the packages of the project that those of a pattern link on this system, the largest first.
+// linked returns the packages of the project that those of a pattern link on this system, the
+// largest first.
 func linked(pattern string) (list []pkg, err error) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,SFiles", pattern)
 	cmd.Stderr = os.Stderr
@@ -75,7 +77,8 @@ func linked(pattern string) (list []pkg, err error) {
 	return list, nil
 }
 
-// count returns the number of lines of a source file, of Go or assembly, that have more than comments.
+// count returns the number of lines of a source file, of Go or assembly, that have more than
+// comments.
 func count(src []byte) int {
 	code := map[int]bool{}
 	file := token.NewFileSet().AddFile("", -1, len(src))

@@ -1,6 +1,6 @@
 // Package measure judges measurements: how exact or how cheap something is on a quiet machine. A
-// measurement is not a test. Its function is named TestMeasure..., lies in a file with the build tag
-// measure, and runs with .ci/run measure only, alone on the machine.
+// measurement is not a test. Its function is named TestMeasure..., lies in a file with the build
+// tag measure, and runs with .ci/run measure only, alone on the machine.
 package measure
 
 import (
@@ -14,8 +14,8 @@ import (
 // Only measurements import this package.
 func init() { testenv.CollectAsUsual() }
 
-// A measurement is repeated until one answer is far ahead. A run within the bound counts for it, a run
-// outside against it.
+// A measurement is repeated until one answer is far ahead. A run within the bound counts for it, a
+// run outside against it.
 const (
 	toPass = 3  // so many more within than outside: the bound holds
 	ofSize = 2  // the same for a size, and for runs that are all within half of the bound
@@ -23,21 +23,23 @@ const (
 	most   = 16 // after so many runs without an answer the machine is too noisy to tell
 )
 
-// If at least four runs of five lie within the bound, as they do for right code on a quiet machine, then
-// the chance to ever be toFail behind is at most (1/5 : 4/5)^7 = 4^-7, less than 1 in 10,000: gambler's
-// ruin, https://en.wikipedia.org/wiki/Gambler%27s_ruin. If at most one of five does, then the chance to
-// pass is at most 4^-3 + 5^-2, 1 in 18: so many more within, or two runs at once within half of the bound.
+// If at least four runs of five lie within the bound, as they do for right code on a quiet machine,
+// then the chance to ever be toFail behind is at most (1/5 : 4/5)^7 = 4^-7, less than 1 in 10,000:
+// gambler's ruin, https://en.wikipedia.org/wiki/Gambler%27s_ruin. If at most one of five does, then
+// the chance to pass is at most 4^-3 + 5^-2, 1 in 18: so many more within, or two runs at once
+// within half of the bound.
 
-// AtMost measures until it is sure whether what is at most bound, and prints the median and the range.
-// once makes one measurement, beside the peer that it compares with if there is one, and returns the
-// figure in unit. The test fails if the bound does not hold. If the runs do not agree it is skipped,
-// with the words "too noisy to tell".
+// AtMost measures until it is sure whether what is at most bound, and prints the median and the
+// range. once makes one measurement, beside the peer that it compares with if there is one, and
+// returns the figure in unit. The test fails if the bound does not hold. If the runs do not agree
+// it is skipped, with the words "too noisy to tell".
 func AtMost(t *testing.T, what, unit string, bound float64, once func() float64) {
 	t.Helper()
 	atMost(t, what, unit, bound, toPass, once)
 }
 
-// SizeAtMost is AtMost for a size, such as the memory of a program. Runs differ by a few percent, so fewer are enough.
+// SizeAtMost is AtMost for a size, such as the memory of a program. Runs differ by a few percent,
+// so fewer are enough.
 func SizeAtMost(t *testing.T, what, unit string, bound float64, once func() float64) {
 	t.Helper()
 	atMost(t, what, unit, bound, ofSize, once)

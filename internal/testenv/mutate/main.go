@@ -159,7 +159,8 @@ func sitesOf(file string) (sites []site, err error) {
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 
-// try makes the change and runs the tests of the package. It returns those that failed. A change that does not compile is no change.
+// try makes the change and runs the tests of the package. It returns those that failed. A change
+// that does not compile is no change.
 func (s site) try(pkg, timeout string, flags []string) (verdict string, failed []string, err error) {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/gotach/profiler/internal/testenv"
 )
 
-// Postgres starts a PostgreSQL with an empty database, on a Unix socket only, and returns its URL. It stops it when
-// the test ends.
+// Postgres starts a PostgreSQL with an empty database, on a Unix socket only, and returns its URL.
+// It stops it when the test ends.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	// Debian does not put PostgreSQL's own programs on PATH.
@@ -57,7 +57,8 @@ func Postgres(t testing.TB) string {
 	return "postgres:///postgres?" + url.Values{"host": {dir}, "user": {"gotach"}}.Encode()
 }
 
-// Redis starts an empty Redis on a random port of 127.0.0.1 and returns its address. It stops it when the test ends.
+// Redis starts an empty Redis on a random port of 127.0.0.1 and returns its address. It stops it
+// when the test ends.
 func Redis(t testing.TB) string {
 	t.Helper()
 	program := testenv.Command(t, "redis-server", "apt-get install redis-server")

@@ -1,5 +1,6 @@
-// Typecheck says whether packages compile for another system, in seconds: it compiles nothing, but checks the types of the project's
-// code and reads the declarations of what that imports. With -test the packages' tests are checked too.
+// Typecheck says whether packages compile for another system, in seconds: it compiles nothing, but
+// checks the types of the project's code and reads the declarations of what that imports. With
+// -test the packages' tests are checked too.
 //
 //	go run ./internal/testenv/typecheck [-test] darwin/arm64 ./... ./cmd/gotach/...
 package main
@@ -33,7 +34,8 @@ func main() {
 	fmt.Printf("%s: %d packages of the project\n", flag.Arg(0), n)
 }
 
-// A pkg is a package as go list prints it, with its tests if ImportPath ends in the name of a test program.
+// A pkg is a package as go list prints it, with its tests if ImportPath ends in the name of a test
+// program.
 type pkg struct {
 	ImportPath, Dir string
 	GoFiles         []string
@@ -60,7 +62,8 @@ func (i imports) Import(path string) (*types.Package, error) {
 	return nil, fmt.Errorf("%s imports %s, which go list does not have", i.ImportPath, path)
 }
 
-// check checks packages for a system, such as linux/386, and returns how many of them are of the project.
+// check checks packages for a system, such as linux/386, and returns how many of them are of the
+// project.
 func check(tests bool, system string, patterns ...string) (ours int, err error) {
 	goos, goarch, _ := strings.Cut(system, "/")
 	args := []string{"list", "-deps", fmt.Sprint("-test=", tests), "-json=ImportPath,Dir,GoFiles,ImportMap,Module"}

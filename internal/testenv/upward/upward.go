@@ -1,6 +1,6 @@
-// Command upward prints the references between the files of packages that run up: the definition is in
-// a file above its user's, in the order in which the package comment names them. A comment with a section
-// Files names them there. Files without definitions need no name.
+// Command upward prints the references between the files of packages that run up: the definition is
+// in a file above its user's, in the order in which the package comment names them. A comment with
+// a section Files names them there. Files without definitions need no name.
 //
 //	go run ./internal/testenv/upward ./sampler/internal/...
 //

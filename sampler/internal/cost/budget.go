@@ -1,7 +1,7 @@
 //go:build linux && (amd64 || arm64)
 
-// Package cost is what sampling costs, and what it may: the budget of a session, and the patience of its Start.
-// It knows clocks and numbers, no goroutines and no handler.
+// Package cost is what sampling costs, and what it may: the budget of a session, and the patience
+// of its Start. It knows clocks and numbers, no goroutines and no handler.
 //
 // # Files
 //
@@ -88,12 +88,13 @@ const (
 	// FewVisits is the number of visits that a tick may make at least.
 	FewVisits = 16
 
-	// rareForMovers is the mean time between two ticks to which visits to goroutines that move may lead,
-	// in ns. If there are too many for that, they are visited in turns: how long requests take is then known better than from rarer
-	// ticks with more visits (docs/measurements.md).
+	// rareForMovers is the mean time between two ticks to which visits to goroutines that move may
+	// lead, in ns. If there are too many for that, they are visited in turns: how long requests
+	// take is then known better than from rarer ticks with more visits (docs/measurements.md).
 	rareForMovers = 4e6
 
-	// settleIn is the time in which the period follows the costs, which vary from pass to pass, in ns.
+	// settleIn is the time in which the period follows the costs, which vary from pass to pass, in
+	// ns.
 	settleIn = 160e6
 
 	// horizon is the time after which a cost counts for a third.
@@ -102,10 +103,10 @@ const (
 	// What some time has cost too much, the next repayIn costs less, down to half of the budget.
 	repayIn = 4 * time.Second
 
-	// rarestDefault is the longest mean time between two ticks to which a budget of 1 % or more leads, in
-	// ns. With fewer than ten ticks a second nothing could be told from a minute. Where these ticks cost more than
-	// the budget, a millisecond each on one core, the session costs more. A smaller budget leads to
-	// fewer ticks in proportion, but to one a second at least.
+	// rarestDefault is the longest mean time between two ticks to which a budget of 1 % or more
+	// leads, in ns. With fewer than ten ticks a second nothing could be told from a minute. Where
+	// these ticks cost more than the budget, a millisecond each on one core, the session costs
+	// more. A smaller budget leads to fewer ticks in proportion, but to one a second at least.
 	rarestDefault, rarest = 100e6, 1e9
 )
 
@@ -114,11 +115,12 @@ const (
 	// what runs stay in the ring for not much longer.
 	PassEvery = 40 * time.Millisecond
 
-	// drainRarest is the longest such time to which a budget leads, in a process that may use less than a core.
+	// drainRarest is the longest such time to which a budget leads, in a process that may use less
+	// than a core.
 	drainRarest = 200 * time.Millisecond
 
-	// PassIdle is that time while nothing runs. A pass costs more than ten ticks then, because
-	// the runtime wakes several threads for it. The tick thread ends the wait if something runs, see
+	// PassIdle is that time while nothing runs. A pass costs more than ten ticks then, because the
+	// runtime wakes several threads for it. The tick thread ends the wait if something runs, see
 	// wakeDrain.
 	PassIdle = time.Second
 )
@@ -201,8 +203,9 @@ func (c *costs) add(d costs) {
 // Share is what may be spent between two ticks, in ns.
 func (b *Budget) Share(cores float64) float64 { return b.allowed(cores) * b.Period }
 
-// set sets period, quota and every. Passes come first, because what they have not taken is lost if the
-// program is killed. Then come ticks, each with the visits that it makes: to new goroutines and to those that have moved.
+// set sets period, quota and every. Passes come first, because what they have not taken is lost if
+// the program is killed. Then come ticks, each with the visits that it makes: to new goroutines and
+// to those that have moved.
 func (b *Budget) set(now Clocks, took float64) {
 	c := &b.sums
 	if c.ticks < 1 {

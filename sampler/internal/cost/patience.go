@@ -12,11 +12,13 @@ import (
 )
 
 const (
-	// StartLimit is how much CPU time Start may use before it gives up and another source takes over. Start usually uses 5 to
-	// 20 ms. Time without a core does not count, because the source that takes over would need more.
+	// StartLimit is how much CPU time Start may use before it gives up and another source takes
+	// over. Start usually uses 5 to 20 ms. Time without a core does not count, because the source
+	// that takes over would need more.
 	StartLimit = 300 * time.Millisecond
 
-	// onlyLimit replaces it where no other source takes over. Start never takes longer than this, with a core or without.
+	// onlyLimit replaces it where no other source takes over. Start never takes longer than this,
+	// with a core or without.
 	onlyLimit = 10 * time.Second
 )
 
@@ -44,8 +46,8 @@ func CPUOfThread() func() time.Duration {
 	return func() time.Duration { return time.Duration(ThreadCPU(tid)) }
 }
 
-// Over returns an error if Start has taken too long. The error says what Start was doing. Otherwise it makes a pause if
-// the last one was a while ago.
+// Over returns an error if Start has taken too long. The error says what Start was doing. Otherwise
+// it makes a pause if the last one was a while ago.
 func (p *Patience) Over(doing string) error {
 	if !p.Lasts() || p.used()-p.before > p.most {
 		return fmt.Errorf("it took too long: after %v Start was %s", time.Since(p.begun).Round(time.Millisecond), doing)
@@ -59,11 +61,12 @@ func (p *Patience) Over(doing string) error {
 // Allow gives what follows at least d.
 func (p *Patience) Allow(d time.Duration) { p.most = max(p.most, p.used()-p.before+d) }
 
-// Lasts reports whether Start still waits for a thread or goroutine of its own that has not had a core.
+// Lasts reports whether Start still waits for a thread or goroutine of its own that has not had a
+// core.
 func (p *Patience) Lasts() bool { return time.Since(p.begun) < onlyLimit }
 
-// Wait returns until when a check waits for what threads and goroutines with a core do: for a second, or as long as Start
-// may take.
+// Wait returns until when a check waits for what threads and goroutines with a core do: for a
+// second, or as long as Start may take.
 func (p *Patience) Wait() time.Time {
 	end := time.Now().Add(time.Second)
 	if last := p.begun.Add(onlyLimit); p.only && last.After(end) {
@@ -72,7 +75,8 @@ func (p *Patience) Wait() time.Time {
 	return end
 }
 
-// Pause gives the caller a new time slice, if it has used some of its last one. Each time, another goroutine may go first.
+// Pause gives the caller a new time slice, if it has used some of its last one. Each time, another
+// goroutine may go first.
 func (p *Patience) Pause() {
 	if time.Since(p.turn) < 300*time.Microsecond {
 		return

@@ -39,11 +39,12 @@ func Confirm() Verdict {
 	defer runtime.UnlockOSThread()
 	self := unix.Gettid()
 
-	// A thread that waits for a timer needs a P when the timer is due. Without a free P it sleeps on a futex, like a
-	// thread that has nothing to do. Such a P may be in use for a moment, hence several rounds. With GOMAXPROCS=1 this
-	// thread has the only P during asleep. So a timer that comes due then is not seen. But that thread gets the P
-	// while this one dozes, and waits in epoll again if there is another timer. A program cannot have a timer
-	// come due in each of many rounds, unless it hardly sleeps.
+	// A thread that waits for a timer needs a P when the timer is due. Without a free P it sleeps
+	// on a futex, like a thread that has nothing to do. Such a P may be in use for a moment, hence
+	// several rounds. With GOMAXPROCS=1 this thread has the only P during asleep. So a timer that
+	// comes due then is not seen. But that thread gets the P while this one dozes, and waits in
+	// epoll again if there is another timer. A program cannot have a timer come due in each of many
+	// rounds, unless it hardly sleeps.
 	want := 3
 	if runtime.GOMAXPROCS(0) == 1 {
 		want = 6
@@ -107,8 +108,9 @@ func asleep(self int) Verdict {
 	}
 	for i, name := range names {
 		if i == 1 {
-			// The runtime's monitor (sysmon): the kernel lists threads in the order in which they began, and it is the first one
-			// that the runtime starts. It never runs a goroutine, and it wakes up so often that it seems to run all the time.
+			// The runtime's monitor (sysmon): the kernel lists threads in the order in which they
+			// began, and it is the first one that the runtime starts. It never runs a goroutine,
+			// and it wakes up so often that it seems to run all the time.
 			continue
 		}
 		tid, err := strconv.Atoi(name)

@@ -10,10 +10,10 @@
 //   - There is no C code that could call Go. The runtime reports no deadlock if there is.
 //   - No timer is set, and no thread runs.
 //
-// For the last one the native source reads the Ps of the runtime. The portable source calls [Confirm],
-// which reads in which system calls the program's threads are. When the runtime finds nothing more to
-// run, but there is a timer or a goroutine that waits for I/O, one thread waits in epoll. Otherwise all
-// threads sleep on futexes.
+// For the last one the native source reads the Ps of the runtime. The portable source calls
+// [Confirm], which reads in which system calls the program's threads are. When the runtime finds
+// nothing more to run, but there is a timer or a goroutine that waits for I/O, one thread waits in
+// epoll. Otherwise all threads sleep on futexes.
 package deadlock
 
 import (

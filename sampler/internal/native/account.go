@@ -62,9 +62,9 @@ func (a *account) passed(tid int, cpu uint64) {
 	a.ts.of(uint64(tid)).passes += cpu // the goroutines of that thread have not used it
 }
 
-// read reads the clocks, before a pass takes records out of the ring. A pass can take long on a busy
-// machine. If the clocks were read after it, there would be CPU time of goroutines whose records are
-// still in the ring, and it would be given to the rows.
+// read reads the clocks, before a pass takes records out of the ring. A pass can take long on a
+// busy machine. If the clocks were read after it, there would be CPU time of goroutines whose
+// records are still in the ring, and it would be given to the rows.
 func (a *account) read(end bool) {
 	clear(a.clocks)
 	used := int64(cost.ProcessCPU() - a.base)

@@ -14,18 +14,20 @@ import (
 
 // Samples of goroutines that run or are in a system call. There are two kinds of records of them:
 //
-//   - A visit to the thread says where CPU time was used (cpu.go). The goroutine is owed that time, with its
-//     stack. A sample needs a place in the goroutine's time. What has none before the visit takes the beginning of
-//     the goroutine's next intervals, whatever it did then. The visits to a goroutine that runs for a tenth of
-//     the time are rare, but each stands for the time between two ticks of the kernel, so on average that is right.
-//   - A tick that finds the goroutine running only says that its wait has ended. The time since then
-//     is left open until the next visit, or until a tick finds it waiting.
+//   - A visit to the thread says where CPU time was used (cpu.go). The goroutine is owed that time,
+//     with its stack. A sample needs a place in the goroutine's time. What has none before the
+//     visit takes the beginning of the goroutine's next intervals, whatever it did then. The visits
+//     to a goroutine that runs for a tenth of the time are rare, but each stands for the time
+//     between two ticks of the kernel, so on average that is right.
+//   - A tick that finds the goroutine running only says that its wait has ended. The time since
+//     then is left open until the next visit, or until a tick finds it waiting.
 //
-// A thread that does not answer the tick's signal at once has no core. If a goroutine has not stopped between
-// two records of its thread, and the thread has used less time than has passed, it had none either. What both miss, package nocore finds.
+// A thread that does not answer the tick's signal at once has no core. If a goroutine has not
+// stopped between two records of its thread, and the thread has used less time than has passed, it
+// had none either. What both miss, package nocore finds.
 
-// aheadMost bounds the CPU time that samples of a goroutine have in advance, so that a lack of little time needs no
-// sample.
+// aheadMost bounds the CPU time that samples of a goroutine have in advance, so that a lack of
+// little time needs no sample.
 const aheadMost = 100 * time.Microsecond
 
 // owe adds CPU time that a goroutine has used.
@@ -40,8 +42,8 @@ func (d *drain) owe(g *goroutine, s *stack, status tachyon.Status, cpu time.Dura
 	}
 }
 
-// repay makes samples of what a goroutine is owed, up to time t. Those of a goroutine without a sample begin
-// at gap before t.
+// repay makes samples of what a goroutine is owed, up to time t. Those of a goroutine without a
+// sample begin at gap before t.
 func (d *drain) repay(g *goroutine, t, gap time.Duration) {
 	from := t - gap
 	if g.seen {
@@ -116,16 +118,17 @@ func (d *drain) active(g *goroutine, r record, s *stack, t, before time.Duration
 	g.ran, g.runs = true, r[headRuns]
 }
 
-// coreless makes a sample of a goroutine that is found waiting, for what its go statement's goroutines ran without a core and no sample
-// says. It has the time since the goroutine's last sample that the CPU time it is owed leaves.
+// coreless makes a sample of a goroutine that is found waiting, for what its go statement's
+// goroutines ran without a core and no sample says. It has the time since the goroutine's last
+// sample that the CPU time it is owed leaves.
 func (d *drain) coreless(g *goroutine, t time.Duration) {
 	if on := min(g.balance.Due(), t-g.last-g.owes); g.seen && g.computing != nil && on >= time.Microsecond {
 		d.sampled(g, g.computing, statusOf(goruntime.GRunning, g, g.computing), g.last+on, on)
 	}
 }
 
-// endWait ends the wait of a goroutine that a tick has found active, without its being its turn, and not the one
-// before. The time up to that tick belongs to the stack of its last visit in turn.
+// endWait ends the wait of a goroutine that a tick has found active, without its being its turn,
+// and not the one before. The time up to that tick belongs to the stack of its last visit in turn.
 func (d *drain) endWait(g *goroutine, before time.Duration, inTurn bool) {
 	if !inTurn && !g.ran && g.seen && g.parked != nil && g.parked.valid && before-g.last >= time.Microsecond {
 		d.emit(g, g.parked, g.status, before, 0)
@@ -187,9 +190,9 @@ func (d *drain) thread(r record) {
 	}
 }
 
-// emit passes a sample to Out, after those of what the goroutine is owed. It drops a sample that is not later than the
-// goroutine's last one: a thread may answer a signal after the goroutine was visited. The goroutine's first
-// sample stands for gap.
+// emit passes a sample to Out, after those of what the goroutine is owed. It drops a sample that is
+// not later than the goroutine's last one: a thread may answer a signal after the goroutine was
+// visited. The goroutine's first sample stands for gap.
 func (d *drain) emit(g *goroutine, s *stack, status tachyon.Status, t, gap time.Duration) {
 	if g.owes >= time.Microsecond && (!g.seen || t > g.last) {
 		d.repay(g, t, gap)

@@ -88,8 +88,8 @@ func (st *stacks) at(pc uintptr) []runtime.Frame {
 // maxWrapper bounds the length in bytes of the code of a wrapper.
 const maxWrapper = 1 << 12
 
-// callee returns the entry of the function that a wrapper calls, 0 if it cannot be told. If the call
-// is inlined, callee returns its frame and an address in its code. The wrapper's arguments are
+// callee returns the entry of the function that a wrapper calls, 0 if it cannot be told. If the
+// call is inlined, callee returns its frame and an address in its code. The wrapper's arguments are
 // computed before the goroutine begins, so the first call is the right one, except for calls of the
 // runtime that the compiler adds.
 func (st *stacks) callee(wrapper uintptr) (pc uintptr, inlined *runtime.Frame) {

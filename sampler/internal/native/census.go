@@ -9,8 +9,9 @@ import (
 // The runtime knows how many goroutines there are: all gs that it has ever made, less those that it
 // keeps for reuse, less its own. Every tick reads that number. Its integral over time is what the
 // weights of all samples must add up to, so what they lack is known (drain.lack). The visits alone
-// cannot say that: a goroutine can begin and end where no look comes in time.
-// The drain's part is in lacks.go. If Start has not found the counters (findsched.go), sessions go on without the number.
+// cannot say that: a goroutine can begin and end where no look comes in time. The drain's part is
+// in lacks.go. If Start has not found the counters (findsched.go), sessions go on without the
+// number.
 
 // count returns the number of the program's goroutines, as runtime.NumGoroutine does.
 //
@@ -46,8 +47,8 @@ func census(s *shared) {
 
 var callCensus = census
 
-// countUp adds the time since the last tick to the integral. For the time for which the program did not
-// run see stall: until it ran again there were as many goroutines as at the tick before.
+// countUp adds the time since the last tick to the integral. For the time for which the program did
+// not run see stall: until it ran again there were as many goroutines as at the tick before.
 //
 //go:nosplit
 //go:norace

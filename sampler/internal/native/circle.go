@@ -9,25 +9,28 @@ import (
 	"github.com/gotach/profiler/internal/mem"
 )
 
-// A circle is a circular list of roster entries. Ticks go around it: they look at one entry after the other. A look finds
-// out whether the entry has a living goroutine, which one, and whether it has moved: whether it has run since
-// its stack was recorded. A look is a few loads. If the goroutine is new or has moved, the tick visits it: it records the
-// goroutine and walks its stack. There are three circles:
+// A circle is a circular list of roster entries. Ticks go around it: they look at one entry after
+// the other. A look finds out whether the entry has a living goroutine, which one, and whether it
+// has moved: whether it has run since its stack was recorded. A look is a few loads. If the
+// goroutine is new or has moved, the tick visits it: it records the goroutine and walks its stack.
+// There are three circles:
 //
-//   - Movers have moved lately, after their first visit. They do what the program does, so each tick looks at
-//     all of them, as far as the budget allows.
-//   - Active entries are those of young goroutines that have not moved since their first visit, and of
-//     goroutines that have just ended. Each tick looks at all of them, as far as it can.
-//   - The others are still. A turn around them takes stillTurn, or longer if there are so many that it would cost too much.
+//   - Movers have moved lately, after their first visit. They do what the program does, so each
+//     tick looks at all of them, as far as the budget allows.
+//   - Active entries are those of young goroutines that have not moved since their first visit, and
+//     of goroutines that have just ended. Each tick looks at all of them, as far as it can.
+//   - The others are still. A turn around them takes stillTurn, or longer if there are so many that
+//     it would cost too much.
 //
-// A goroutine that waits for ever needs its stack recorded once, a goroutine that serves requests at each tick.
-// In a service most goroutines have waited for a long time and will go on to, and they must not take the
-// time from those that move.
+// A goroutine that waits for ever needs its stack recorded once, a goroutine that serves requests
+// at each tick. In a service most goroutines have waited for a long time and will go on to, and
+// they must not take the time from those that move.
 //
-// A look that finds that a goroutine has not moved records nothing. When the goroutine has moved and
-// is visited, the visit first records until when looks found it where it was (recUnmoved), and when it has ended, that is
-// recorded too (recGone). A rest that lasts has a record now and then all the same, for those who follow the session, see recordDue.
-// The end of a session and of a window needs one of each goroutine, see sweep.
+// A look that finds that a goroutine has not moved records nothing. When the goroutine has moved
+// and is visited, the visit first records until when looks found it where it was (recUnmoved), and
+// when it has ended, that is recorded too (recGone). A rest that lasts has a record now and then
+// all the same, for those who follow the session, see recordDue. The end of a session and of a
+// window needs one of each goroutine, see sweep.
 //
 // The runtime reuses the g of a goroutine that has ended, the most recently ended first. Entries
 // of goroutines that have just ended stay in the active circle. If there are too many, they are in
@@ -46,7 +49,8 @@ import (
 // If the time between two looks is longer than a period, half of the excess is taken off the
 // beginning and added to the end, see excess. Most goroutines live longer than that time, and it
 // can be longer at their beginning than at their end, or depend on what the program does: ticks are
-// late when the program needs all cores, and rare while it is idle. Stalls of the whole program are left out, see stall.
+// late when the program needs all cores, and rare while it is idle. Stalls of the whole program are
+// left out, see stall.
 //
 // A goroutine that looks have found and that ends before a visit has no sample. Its time counts as
 // not seen (drain.ended).

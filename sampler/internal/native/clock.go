@@ -83,9 +83,10 @@ func monotonicNow() uint64 {
 	return uint64(ts.Nano())
 }
 
-// timeNow returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times. at is memory for a timespec. It returns 0
-// if the kernel refuses to say. The handler cannot use the vDSO, and a system call is slow. So it mostly computes the time
-// from the cycle counter and the drain's last reading of both clocks.
+// timeNow returns the time on CLOCK_MONOTONIC in ns, the clock of Go's monotonic times. at is
+// memory for a timespec. It returns 0 if the kernel refuses to say. The handler cannot use the
+// vDSO, and a system call is slow. So it mostly computes the time from the cycle counter and the
+// drain's last reading of both clocks.
 //
 //go:nosplit
 //go:norace
@@ -95,7 +96,8 @@ func (s *shared) timeNow(at uintptr) uint64 {
 	c := uintptr(unsafe.Pointer(&s.clocks)) + uintptr(n&1)*unsafe.Sizeof(clock{})
 	ns, passed := mem.Load64(c), mem.Cycles()-mem.Load64(c+8)
 	mem.Fence()
-	// The place of a reading is written again only after the next reading, in the other place, has become the current one.
+	// The place of a reading is written again only after the next reading, in the other place, has
+	// become the current one.
 	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.clockAt))) == n && passed < mem.Load64(c+24) {
 		return ns + passed*mem.Load64(c+16)>>32
 	}

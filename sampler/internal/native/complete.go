@@ -205,8 +205,9 @@ var savers = map[string]bool{
 // roots are the functions that a stack may end in.
 var roots = map[string]bool{"runtime.goexit": true, "runtime.cgocallback": true}
 
-// scheduling reports whether a record is of a thread in the scheduler, although it has a goroutine: the one that has just
-// stopped, or the one that comes next. If so, it makes it a record of a thread, as in a traceback of the runtime.
+// scheduling reports whether a record is of a thread in the scheduler, although it has a goroutine:
+// the one that has just stopped, or the one that comes next. If so, it makes it a record of a
+// thread, as in a traceback of the runtime.
 func (st *stacks) scheduling(r record) bool {
 	n := r.system()
 	if n == 0 || st.pc(r[headWords+n-1]).name != "runtime.mcall" {

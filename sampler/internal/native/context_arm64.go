@@ -30,8 +30,8 @@ const (
 	frameOfSigtramp = 240
 )
 
-// interruptedM returns the M of this thread, 0 if it is not known. C code and the vDSO use the register that has g for
-// something else. So the M is remembered at the address last.
+// interruptedM returns the M of this thread, 0 if it is not known. C code and the vDSO use the
+// register that has g for something else. So the M is remembered at the address last.
 //
 //go:nosplit
 //go:norace

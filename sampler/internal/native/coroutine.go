@@ -9,13 +9,15 @@ import (
 	"github.com/gotach/profiler/internal/mem"
 )
 
-// Visits to coroutines, those of iter.Pull. Nothing in a goroutine tells whether a coroutine has run since:
-// runtime.coroswitch changes no counter, and stops it at the same place with the same stack pointer. So a walk
-// can begin at one stop and end at a later one, and find a stack that never was.
+// Visits to coroutines, those of iter.Pull. Nothing in a goroutine tells whether a coroutine has
+// run since: runtime.coroswitch changes no counter, and stops it at the same place with the same
+// stack pointer. So a walk can begin at one stop and end at a later one, and find a stack that
+// never was.
 //
-// So there are many walks, at random distances. What all of them have found counts. A walk of two stops
-// finds the same wrong stack as the walk before only if the coroutine has run at the same point of both, and between
-// them. As the distances are random, walk after walk, that does not happen in all.
+// So there are many walks, at random distances. What all of them have found counts. A walk of two
+// stops finds the same wrong stack as the walk before only if the coroutine has run at the same
+// point of both, and between them. As the distances are random, walk after walk, that does not
+// happen in all.
 
 const (
 	sameWalks = 24  // walks that must find the same
@@ -27,8 +29,9 @@ const (
 // tooLate is the result of confirm if this thread has lost its core.
 const tooLate = ^uintptr(0)
 
-// confirm repeats a walk of a coroutine that has found n PCs. It returns the number of PCs, 0 if the coroutine
-// runs too often to tell where it has stopped. It is a stage. restAt is the address of a rest.
+// confirm repeats a walk of a coroutine that has found n PCs. It returns the number of PCs, 0 if
+// the coroutine runs too often to tell where it has stopped. It is a stage. restAt is the address
+// of a rest.
 //
 //go:nosplit
 //go:norace

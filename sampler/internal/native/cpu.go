@@ -16,9 +16,9 @@ import (
 // threads is what the drain knows of the threads of the process. Each visit to a thread stands for
 // the CPU time since the visit before, so all visits add up to the CPU time of the process.
 //
-// The visits are those of CPU timers (cputimer.go). If a thread has no timer, each record of it is a
-// visit: there are limits for timers (RLIMIT_SIGPENDING), and a thread has none before the
-// first record.
+// The visits are those of CPU timers (cputimer.go). If a thread has no timer, each record of it is
+// a visit: there are limits for timers (RLIMIT_SIGPENDING), and a thread has none before the first
+// record.
 type threads struct {
 	s       *shared
 	list    map[uint64]*thread // by thread id
@@ -45,20 +45,21 @@ type thread struct {
 	visited time.Duration // when that was
 }
 
-// A timer's interval is less than a tick of the kernel. So there is a signal at each tick at which the thread runs. Its
-// first one comes at a random time.
+// A timer's interval is less than a tick of the kernel. So there is a signal at each tick at which
+// the thread runs. Its first one comes at a random time.
 const timerEvery, timerFirst = 1e6, 4e6 // ns
 
-// overdue is the CPU time after which a timer should have had a signal, in ns, with the slowest ticks of
-// the kernel that there are. If there was none, the thread blocks the signal.
+// overdue is the CPU time after which a timer should have had a signal, in ns, with the slowest
+// ticks of the kernel that there are. If there was none, the thread blocks the signal.
 const overdue = 50e6
 
 func newThreads(s *shared) *threads {
 	return &threads{s: s, most: maxTimers, off: true, list: make(map[uint64]*thread)}
 }
 
-// begin allows timers. The kernel counts timers and pending signals of all processes of a user together (RLIMIT_SIGPENDING). The
-// program needs most of them, so a session uses a quarter. The limit is in a file that needs no further system call.
+// begin allows timers. The kernel counts timers and pending signals of all processes of a user
+// together (RLIMIT_SIGPENDING). The program needs most of them, so a session uses a quarter. The
+// limit is in a file that needs no further system call.
 func (ts *threads) begin() {
 	ts.off = false
 	text, _ := os.ReadFile("/proc/self/limits")
@@ -154,9 +155,10 @@ func (t *thread) read(clock uint64) int64 {
 	return int64(since - passes)
 }
 
-// monitor returns the thread of the runtime's monitor (runtime.sysmon), 0 if it is not known. Each M has a link to the one
-// that was made before. The first is m0. Programs with cgo make one for threads of C then
-// (runtime.mstartm0), and the next is that of the monitor (runtime.main). Of two Ms, one is later.
+// monitor returns the thread of the runtime's monitor (runtime.sysmon), 0 if it is not known. Each
+// M has a link to the one that was made before. The first is m0. Programs with cgo make one for
+// threads of C then (runtime.mstartm0), and the next is that of the monitor (runtime.main). Of two
+// Ms, one is later.
 func monitor(l *goruntime.Layout, cgo bool, some ...uintptr) uint64 {
 	at := 2 // from the end
 	if cgo {

@@ -11,15 +11,15 @@ import (
 	"github.com/gotach/profiler/internal/mem"
 )
 
-// Ticks say where goroutines are. They do not say where the cores go: a tick finds a thread where it
-// sleeps, and on a busy machine a tick comes when a thread has stopped. So each thread that runs
+// Ticks say where goroutines are. They do not say where the cores go: a tick finds a thread where
+// it sleeps, and on a busy machine a tick comes when a thread has stopped. So each thread that runs
 // goroutines has a timer on its own CPU clock, as for runtime/pprof (runtime.setThreadCPUProfiler).
-// Its signal comes while the thread uses a core, at most once a tick of the kernel (CONFIG_HZ, 100 to
-// 1000 a second). The handler records what the thread does, with the thread's clock: a visit. It
+// Its signal comes while the thread uses a core, at most once a tick of the kernel (CONFIG_HZ, 100
+// to 1000 a second). The handler records what the thread does, with the thread's clock: a visit. It
 // stands for the CPU time since the thread's visit before.
 //
-// Another thread of the process can make such a timer, and needs no privilege for it. The drain makes
-// one when a tick first finds a goroutine on a thread. So threads of C have none.
+// Another thread of the process can make such a timer, and needs no privilege for it. The drain
+// makes one when a tick first finds a goroutine on a thread. So threads of C have none.
 
 const (
 	maxTimers = 1 << 12 // threads with a timer
@@ -29,7 +29,8 @@ const (
 	cpuTimerID  = 1<<32 - 1
 )
 
-// isCPUTimer reports whether a timer's signal with this value is that of a CPU timer of this session.
+// isCPUTimer reports whether a timer's signal with this value is that of a CPU timer of this
+// session.
 //
 //go:nosplit
 //go:norace
@@ -45,8 +46,8 @@ func (s *shared) isCPUTimer(value uint64) bool {
 //go:nocheckptr
 func (s *shared) visitOf(i uint64) uintptr { return s.visitSlots + uintptr(i)*slotWords*8 }
 
-// onCPUTimer records what this thread does. It returns 0 if the runtime has not asked this thread for
-// preemption, as onInterrupt.
+// onCPUTimer records what this thread does. It returns 0 if the runtime has not asked this thread
+// for preemption, as onInterrupt.
 //
 //go:nosplit
 //go:norace
@@ -108,8 +109,8 @@ func harvestVisits(s *shared) {
 
 var callHarvest = harvestVisits
 
-// recordThread records a thread that runs no goroutine: it is in the scheduler. If it is on its system stack, the
-// record has that stack's PCs.
+// recordThread records a thread that runs no goroutine: it is in the scheduler. If it is on its
+// system stack, the record has that stack's PCs.
 //
 //go:nosplit
 //go:norace

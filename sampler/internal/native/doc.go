@@ -13,20 +13,22 @@
 // tracebacks (unwind.go). For each P that runs a goroutine the handler sends a signal
 // to the P's thread, which records that goroutine from its own registers.
 //
-// All records go to a ring outside the Go heap (ring.go). An ordinary goroutine, the
-// drain, empties the ring (drain.go), builds stacks (stacks.go)
-// and passes samples on. The budget bounds the cost (package cost): ticks come as often as it
-// allows, up to the rate asked for, and less often while the program is idle (pace.go). Running
-// goroutines are sampled at every tick, the others when they have moved or have rested for a while (turns.go).
+// All records go to a ring outside the Go heap (ring.go). An ordinary goroutine, the drain, empties
+// the ring (drain.go), builds stacks (stacks.go) and passes samples on. The budget bounds the cost
+// (package cost): ticks come as often as it allows, up to the rate asked for, and less often while
+// the program is idle (pace.go). Running goroutines are sampled at every tick, the others when they
+// have moved or have rested for a while (turns.go).
 //
-// Ticks say where goroutines are, CPU timers where cores go (cputimer.go, cpu.go). Each thread that runs goroutines has a timer
-// on its own CPU clock, whose signal visits the thread while it uses a core. A visit stands for the CPU time since
-// the thread's visit before. Its goroutine is given that time (active.go); if it has ended, a later one of the same go
-// statement is (estate.go). So a goroutine that runs for Go, but whose thread has no core, shows as such; if it runs too shortly to be
-// found at it, what all of its go statement are found running, without their CPU time, says so (package nocore). The runtime's goroutines
-// have samples of their CPU time. CPU time that no goroutine used is on pseudo threads: the scheduler's, with its stacks, that of C
-// threads, that of goroutines which are not known, and the profiler's own (account.go). All samples on the CPU add up to
-// what getrusage says.
+// Ticks say where goroutines are, CPU timers where cores go (cputimer.go, cpu.go). Each thread that
+// runs goroutines has a timer on its own CPU clock, whose signal visits the thread while it uses a
+// core. A visit stands for the CPU time since the thread's visit before. Its goroutine is given
+// that time (active.go); if it has ended, a later one of the same go statement is (estate.go). So a
+// goroutine that runs for Go, but whose thread has no core, shows as such; if it runs too shortly
+// to be found at it, what all of its go statement are found running, without their CPU time, says
+// so (package nocore). The runtime's goroutines have samples of their CPU time. CPU time that no
+// goroutine used is on pseudo threads: the scheduler's, with its stacks, that of C threads, that of
+// goroutines which are not known, and the profiler's own (account.go). All samples on the CPU add
+// up to what getrusage says.
 //
 // All time of goroutines is accounted for too: each tick reads how many there are, and what the
 // samples lack of the integral of that number counts as not seen (census.go, lacks.go).
@@ -46,21 +48,22 @@
 //     runtime.sched by its contents too (findsched.go).
 //   - The number of timers of each P, to find deadlocks of the program (standstill.go).
 //   - Goroutine stacks and system stacks, within the bounds in their g.
-//   - runtime.moduledata and the tables that it points to, for inlined calls and for
-//     frame sizes (goruntime.FuncTable). That includes those of plugins and of just-in-time compilers.
+//   - runtime.moduledata and the tables that it points to, for inlined calls and for frame sizes
+//     (goruntime.FuncTable). That includes those of plugins and of just-in-time compilers.
 //   - pprof labels, from the goroutine (labels.go).
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
 //     drain has package objects give them numbers (objectlist.go) and reads a channel's capacity.
-//   - Of a goroutine in [IO wait], the runtime.pollDesc whose address is on its stack (pollwaits.go). The drain asks the kernel what
-//     the descriptor is (farends.go): getsockname, getpeername, getsockopt, readlink.
+//   - Of a goroutine in [IO wait], the runtime.pollDesc whose address is on its stack
+//     (pollwaits.go). The drain asks the kernel what the descriptor is (farends.go): getsockname,
+//     getpeername, getsockopt, readlink.
 //
 // # Why it cannot fault
 //
-// The handler reads only memory that the runtime does not unmap (refuse.go): g, m, P, sudog
-// and goroutine stacks are in the Go heap. A read that races with the program gets a stale
-// word at worst. A frame pointer from a stack is followed only upward and within the
-// stack's bounds. The tables for tracebacks are part of the program. An address of a pollDesc from a stack is followed only into
-// pages that have pollDescs, which are not unmapped either.
+// The handler reads only memory that the runtime does not unmap (refuse.go): g, m, P, sudog and
+// goroutine stacks are in the Go heap. A read that races with the program gets a stale word at
+// worst. A frame pointer from a stack is followed only upward and within the stack's bounds. The
+// tables for tracebacks are part of the program. An address of a pollDesc from a stack is followed
+// only into pages that have pollDescs, which are not unmapped either.
 //
 // All other reads go through process_vm_readv, which returns an error for unmapped
 // memory: the search at Start, new entries of the lists, and labels, because other
@@ -70,19 +73,21 @@
 //
 // # What is checked
 //
-// At Start (verify.go): the Go version; the goid, stack, status, thread and P of the
-// calling goroutine, compared with public calls; the function tables, compared with
-// runtime.FuncForPC. Then the whole source samples a waiting goroutine and Start's own, which runs. Their
-// stacks must equal those that runtime.Callers returned there, and creator and labels must be
-// right. Start keeps its turn beside goroutines that need all cores (own.Turn). Whoever gives up its P there may wait until all
-// others have had a time slice. So Start and Stop wait for few goroutines, and for what threads do without a P they wait with theirs
-// (within). Stop takes the drain's place if that waits for its next pass (endWaits).
+// At Start (verify.go): the Go version; the goid, stack, status, thread and P of the calling
+// goroutine, compared with public calls; the function tables, compared with runtime.FuncForPC. Then
+// the whole source samples a waiting goroutine and Start's own, which runs. Their stacks must equal
+// those that runtime.Callers returned there, and creator and labels must be right. Start keeps its
+// turn beside goroutines that need all cores (own.Turn). Whoever gives up its P there may wait
+// until all others have had a time slice. So Start and Stop wait for few goroutines, and for what
+// threads do without a P they wait with theirs (within). Stop takes the drain's place if that waits
+// for its next pass (endWaits).
 //
-// Before the first tick (verify_offsets.go): the PC, SP and BP that a system call saves in the
-// g, the counts of stops, of system calls and of timers, m.signalPending before and after a real
-// preemption signal, and the place from which a thread calls the vDSO. After these, where a goroutine that waits for a pipe has
-// its pollDesc (verify_poll.go): if that is not found, the session does without, and says so. A later Start in the process relies on this, and
-// on the variables that the first one has found.
+// Before the first tick (verify_offsets.go): the PC, SP and BP that a system call saves in the g,
+// the counts of stops, of system calls and of timers, m.signalPending before and after a real
+// preemption signal, and the place from which a thread calls the vDSO. After these, where a
+// goroutine that waits for a pipe has its pollDesc (verify_poll.go): if that is not found, the
+// session does without, and says so. A later Start in the process relies on this, and on the
+// variables that the first one has found.
 //
 // During a session (losses.go): that the signal still has our handler, and that the kernel
 // still accepts the system calls. If the program has set the signal to be ignored or to its
@@ -90,11 +95,11 @@
 // handler, or the kernel refuses a system call, the session ends with an error.
 //
 // At each walk of a goroutine that does not run: that it did not run during the walk (stopped.go
-// lists the conditions). At each stack: that all PCs are in functions and that the outermost
-// one is in a function with which stacks begin. A stack that fails is dropped and counted as
-// torn. A goroutine that runs has a sample nevertheless, as one in code that Go has no tables for, or on
-// a thread that blocks the signal (foreign.go). A coroutine can run without a trace in its g, so its stack is walked many times
-// (coroutine.go).
+// lists the conditions). At each stack: that all PCs are in functions and that the outermost one is
+// in a function with which stacks begin. A stack that fails is dropped and counted as torn. A
+// goroutine that runs has a sample nevertheless, as one in code that Go has no tables for, or on a
+// thread that blocks the signal (foreign.go). A coroutine can run without a trace in its g, so its
+// stack is walked many times (coroutine.go).
 //
 // With -race up to a quarter of the walks can fail, because the race detector is C code.
 //
@@ -107,7 +112,8 @@
 //     rt_tgsigqueueinfo), or there is no /proc.
 //   - The signal is blocked or has a handler that is not Go's.
 //   - The runtime unmaps stacks (GODEBUG efence, harddecommit).
-//   - The program is built with -race and with atomic coverage counters in the packages whose code the handler runs.
+//   - The program is built with -race and with atomic coverage counters in the packages whose code
+//     the handler runs.
 //   - Start takes too long (package cost).
 //   - The self-check finds a difference.
 //   - A tracer stops the program at every system call, such as strace -f. Then reading labels
@@ -133,7 +139,8 @@
 //
 // # Files
 //
-// Who runs the code decides what it may do. In each group, and from group to group, nearly all files use only those after them.
+// Who runs the code decides what it may do. In each group, and from group to group, nearly all
+// files use only those after them.
 //
 // The session, on ordinary goroutines:
 //
@@ -169,7 +176,8 @@
 //   - visit.go, coroutine.go, meet.go, mark.go: the visit of a goroutine that does not run
 //   - objects.go, pollwaits.go, stopped.go: what it waits for, and whether it has run since
 //   - walk.go, foreignwalk.go, head.go, unwind.go, labels.go: stacks and labels
-//   - newgs.go, census.go, excess.go, pace.go: new goroutines, their number, late ticks, and when the next one comes
+//   - newgs.go, census.go, excess.go, pace.go: new goroutines, their number, late ticks, and when
+//     the next one comes
 //   - context_amd64.go, context_arm64.go: the interrupted registers
 //
 // What all use:

@@ -20,8 +20,9 @@ func (d *drain) pass() {
 	if d.account != nil {
 		d.account.read(d.end)
 	}
-	// Refresh roster and tables after head was read: the ring can have records of goroutines and of plugins'
-	// code that they do not have yet, and a record up to head is of code whose module the runtime has in its list.
+	// Refresh roster and tables after head was read: the ring can have records of goroutines and of
+	// plugins' code that they do not have yet, and a record up to head is of code whose module the
+	// runtime has in its list.
 	head := mem.LoadAcquire(uintptr(unsafe.Pointer(&d.s.head)))
 	if d.unread = d.roster.refresh(); len(d.gs) < int(d.roster.taken) {
 		d.gs = append(d.gs, make([]goroutine, int(d.roster.taken)-len(d.gs))...)
@@ -213,7 +214,8 @@ func (d *drain) stack(r record) {
 	d.waiting(g, r, d.withObject(g, r, s), t, before)
 }
 
-// ownVisit gives the profiler's row the CPU time of a visit to a goroutine of its own, except those whose time account knows itself.
+// ownVisit gives the profiler's row the CPU time of a visit to a goroutine of its own, except those
+// whose time account knows itself.
 func (d *drain) ownVisit(r record) {
 	if r[headTID] != 0 && r[headTID] != d.s.tid && r[headG] != d.s.drainG && d.account != nil {
 		t := d.threads.hit(r[headTID])
@@ -221,8 +223,8 @@ func (d *drain) ownVisit(r record) {
 	}
 }
 
-// waiting makes samples of a goroutine that a visit has found not to run. s is its stack, t the time of the visit, before that of the
-// previous one.
+// waiting makes samples of a goroutine that a visit has found not to run. s is its stack, t the
+// time of the visit, before that of the previous one.
 func (d *drain) waiting(g *goroutine, r record, s *stack, t, before time.Duration) {
 	status := statusOf(r.status(), g, s)
 	var moved tachyon.Status
@@ -235,8 +237,8 @@ func (d *drain) waiting(g *goroutine, r record, s *stack, t, before time.Duratio
 }
 
 // hasMoved reports whether g has run since its previous sample, although it has the same status and
-// stack as at that one. After a system call, that is not known. It is also false if g has stopped running
-// a multiple of 256 times.
+// stack as at that one. After a system call, that is not known. It is also false if g has stopped
+// running a multiple of 256 times.
 func (r record) hasMoved(g *goroutine, s *stack, status tachyon.Status) bool {
 	return g.parked != nil && !g.ran && status == g.status && status&tachyon.Unknown == 0 && r.seq() != g.seq &&
 		(s == g.parked || slices.Equal(s.ids, g.parked.ids))

@@ -8,9 +8,10 @@ import (
 	"github.com/gotach/profiler/internal/rows"
 )
 
-// A goroutine that lives for less time than a visit stands for is still owed CPU time when it ends. A later
-// goroutine that the same go statement starts is given it. So the CPU time of all goroutines of that statement
-// is right. If there is none within a second, the time is that of an unknown goroutine.
+// A goroutine that lives for less time than a visit stands for is still owed CPU time when it ends.
+// A later goroutine that the same go statement starts is given it. So the CPU time of all
+// goroutines of that statement is right. If there is none within a second, the time is that of an
+// unknown goroutine.
 
 // estateKept is for how long an estate waits for a goroutine.
 const estateKept = time.Second
@@ -57,8 +58,8 @@ func (d *drain) unknown(debt debt) {
 	d.account.rows.Add(rows.Unknown, ids, debt.cpu)
 }
 
-// settleEstates gives the row of unknown goroutines what no goroutine has inherited, and at the end of the session all
-// that goroutines are owed.
+// settleEstates gives the row of unknown goroutines what no goroutine has inherited, and at the end
+// of the session all that goroutines are owed.
 func (d *drain) settleEstates() {
 	if d.end {
 		for i := range d.gs {

@@ -29,14 +29,14 @@ func excess(s *shared, looked uint64) uint64 {
 // it read the CPU time of the process.
 const stallPeriods, watchTicks = 3, 1000
 
-// stall notes for how long the program did not run at all before a late tick: its cgroup had used up
-// its CPU quota, or other programs had the cores. No goroutine begins or ends in that time. Many
-// begin and end right after it, before the tick thread gets a core. So the time since the last tick is
-// not taken at half: shift is the part of the stall before a change, by the share of the
+// stall notes for how long the program did not run at all before a late tick: its cgroup had used
+// up its CPU quota, or other programs had the cores. No goroutine begins or ends in that time. Many
+// begin and end right after it, before the tick thread gets a core. So the time since the last tick
+// is not taken at half: shift is the part of the stall before a change, by the share of the
 // program's running time that came after the stall.
 //
-// The stall is the tick's delay without the CPU time of the process. That is read only for some time
-// after a tick that was very late.
+// The stall is the tick's delay without the CPU time of the process. That is read only for some
+// time after a tick that was very late.
 //
 //go:nosplit
 //go:norace

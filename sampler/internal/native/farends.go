@@ -17,12 +17,14 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Which file or connection a goroutine in [IO wait] waits for (pollwaits.go has the handler's part, objectlist.go the drain's). The
-// kernel is asked what a descriptor is, once for each use of its number. The answer counts only if the pollDesc had the same use before
-// and after the question: Go gives up the pollDesc before it closes the descriptor.
+// Which file or connection a goroutine in [IO wait] waits for (pollwaits.go has the handler's part,
+// objectlist.go the drain's). The kernel is asked what a descriptor is, once for each use of its
+// number. The answer counts only if the pollDesc had the same use before and after the question: Go
+// gives up the pollDesc before it closes the descriptor.
 //
-// Descriptors with one name are one object, such as all connections to a database: a program may make a new one for each request. The
-// first names get a number at once. Later ones need a place, as other objects do (package objects).
+// Descriptors with one name are one object, such as all connections to a database: a program may
+// make a new one for each request. The first names get a number at once. Later ones need a place,
+// as other objects do (package objects).
 
 const (
 	maxDescriptors = 1 << 16 // that are remembered; then all are asked for again
@@ -35,7 +37,8 @@ type descriptors struct {
 	listening map[uint16]bool       // ports on which the program has accepted connections
 }
 
-// descriptor is one use of a pollDesc. PollFDSeq has some 19 bits and wraps around, so after surelySame the kernel is asked again.
+// descriptor is one use of a pollDesc. PollFDSeq has some 19 bits and wraps around, so after
+// surelySame the kernel is asked again.
 type descriptor struct {
 	seq  uint64
 	saw  time.Duration
@@ -45,8 +48,8 @@ type descriptor struct {
 
 func newDescriptors() *descriptors { return &descriptors{known: map[uint64]descriptor{}} }
 
-// ask asks the kernel what a descriptor is. It returns false if the descriptor is no longer the one whose use had the count
-// seq, which is at seqAt.
+// ask asks the kernel what a descriptor is. It returns false if the descriptor is no longer the one
+// whose use had the count seq, which is at seqAt.
 func (e *descriptors) ask(seqAt uintptr, seq uint64, fd int) (farEnd, bool) {
 	if mem.LoadAcquire(seqAt) != seq {
 		return farEnd{}, false
@@ -67,8 +70,9 @@ func (e *descriptors) ask(seqAt uintptr, seq uint64, fd int) (farEnd, bool) {
 // farEnd is what a descriptor refers to.
 type farEnd struct{ kind, name string }
 
-// describeDescriptor says what a file descriptor is. Its kind is "" if that is not known, as that of a connection which is not
-// made yet. listening has the ports on which connections are accepted. port is the local one, 0 if there is none.
+// describeDescriptor says what a file descriptor is. Its kind is "" if that is not known, as that
+// of a connection which is not made yet. listening has the ports on which connections are accepted.
+// port is the local one, 0 if there is none.
 func describeDescriptor(fd int, listening map[uint16]bool) (end farEnd, port uint16) {
 	local, e := socketName(unix.SYS_GETSOCKNAME, fd)
 	if e == unix.ENOTSOCK {
@@ -107,8 +111,8 @@ func accepts(fd int) bool {
 	return err == nil && v != 0
 }
 
-// listeners returns the ports on which the program accepts connections, as far as their descriptors are small numbers. Later ones are
-// found as goroutines wait for them.
+// listeners returns the ports on which the program accepts connections, as far as their descriptors
+// are small numbers. Later ones are found as goroutines wait for them.
 func listeners() map[uint16]bool {
 	ports := map[uint16]bool{}
 	for fd := range 256 {
@@ -124,8 +128,8 @@ func listeners() map[uint16]bool {
 	return ports
 }
 
-// socketName returns the address of a socket as the kernel has it, given getsockname or getpeername. Package unix has a type for each
-// family of addresses, which programs would link.
+// socketName returns the address of a socket as the kernel has it, given getsockname or
+// getpeername. Package unix has a type for each family of addresses, which programs would link.
 func socketName(call uintptr, fd int) ([]byte, unix.Errno) {
 	b := make([]byte, unix.SizeofSockaddrAny)
 	n := uint32(len(b))
@@ -133,8 +137,8 @@ func socketName(call uintptr, fd int) ([]byte, unix.Errno) {
 	return b[:min(n, uint32(len(b)))], e
 }
 
-// socketAddress returns the network, address and port of a socket of the given type. The network is "" if the address is of a
-// family that has no name here, and the address "" if it has none.
+// socketAddress returns the network, address and port of a socket of the given type. The network is
+// "" if the address is of a family that has no name here, and the address "" if it has none.
 func socketAddress(a []byte, kind int) (network, address string, port uint16) {
 	switch kind {
 	case unix.SOCK_STREAM:
@@ -182,8 +186,9 @@ func ipv4(b []byte) string {
 	return string(text[:len(text)-1])
 }
 
-// ipv6 returns an address in brackets, as RFC 5952 writes it, and one that stands for an IPv4 address as that. Package net has this, but
-// programs that use no network do not link it, and package net/netip starts a goroutine.
+// ipv6 returns an address in brackets, as RFC 5952 writes it, and one that stands for an IPv4
+// address as that. Package net has this, but programs that use no network do not link it, and
+// package net/netip starts a goroutine.
 func ipv6(b [16]byte, zone uint32) string {
 	var groups [8]uint16
 	for i := range groups {

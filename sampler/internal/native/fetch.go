@@ -4,16 +4,16 @@ package native
 
 import "github.com/gotach/profiler/internal/mem"
 
-// Between two ticks the program uses the processor's caches, and waiting for memory is most of the cost of looks and
-// visits. So it is prefetched.
+// Between two ticks the program uses the processor's caches, and waiting for memory is most of the
+// cost of looks and visits. So it is prefetched.
 
 const (
-	// See fetchNext. A look reads lookBytes of the g, from its status on. A visit reads gBytes of the g and mostly no more than
-	// stackBytes of the stack.
+	// See fetchNext. A look reads lookBytes of the g, from its status on. A visit reads gBytes of
+	// the g and mostly no more than stackBytes of the stack.
 	fetchStages, fetchApart, lookBytes, gBytes, stackBytes = 4, 4, 48, 400, 1024
 
-	// fetchAhead is the number of entries that looks at other entries prefetch ahead: neighbours in the roster are mostly
-	// neighbours in their circle.
+	// fetchAhead is the number of entries that looks at other entries prefetch ahead: neighbours in
+	// the roster are mostly neighbours in their circle.
 	fetchAhead = 8
 )
 
@@ -28,9 +28,10 @@ func fetch(s *shared, index, total uint64) {
 	}
 }
 
-// fetchNext prefetches what is read of entries further on in a circle: the entry, what a look reads, and of those that have
-// moved what a visit reads, the stack last. Each of these tells where the next one is, so they are fetchApart looks apart.
-// Which entry comes is known from the turn before. It is a hint: entries may have come and gone since.
+// fetchNext prefetches what is read of entries further on in a circle: the entry, what a look
+// reads, and of those that have moved what a visit reads, the stack last. Each of these tells where
+// the next one is, so they are fetchApart looks apart. Which entry comes is known from the turn
+// before. It is a hint: entries may have come and gone since.
 //
 //go:nosplit
 //go:norace

@@ -11,9 +11,9 @@ import (
 	"github.com/gotach/profiler/sampler/internal/cost"
 )
 
-// The counters of goroutines are in runtime.sched, a variable without anything to find it by. findSched tries all
-// words of the program's variables that can be its first one, the latest goroutine id, and compares the
-// result with runtime.NumGoroutine.
+// The counters of goroutines are in runtime.sched, a variable without anything to find it by.
+// findSched tries all words of the program's variables that can be its first one, the latest
+// goroutine id, and compares the result with runtime.NumGoroutine.
 
 // findSched returns the address of runtime.sched, 0 if it cannot be found.
 func findSched(variables []goruntime.Span, l *goruntime.Layout, s *shared, p *cost.Patience) uintptr {

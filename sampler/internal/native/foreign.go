@@ -7,15 +7,16 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Goroutines that run, but whose stack cannot be read, or not all of it. They are recorded nevertheless: the
-// goroutine, that it runs, and its CPU time are known.
+// Goroutines that run, but whose stack cannot be read, or not all of it. They are recorded
+// nevertheless: the goroutine, that it runs, and its CPU time are known.
 //
-// Compilers of other languages run their code on stacks of their own, which may be in the Go heap. Go has no
-// tables for that code, and has not noted where it was called. Mostly the frame pointer chain leads back to
-// the goroutine's stack: such code keeps frame pointers too, or leaves the register alone. The handler's part is in foreignwalk.go.
+// Compilers of other languages run their code on stacks of their own, which may be in the Go heap.
+// Go has no tables for that code, and has not noted where it was called. Mostly the frame pointer
+// chain leads back to the goroutine's stack: such code keeps frame pointers too, or leaves the
+// register alone. The handler's part is in foreignwalk.go.
 
-// addForeign appends the PCs of a goroutine in foreign code. It returns false if the stack is not known
-// down to its root.
+// addForeign appends the PCs of a goroutine in foreign code. It returns false if the stack is not
+// known down to its root.
 func (c *completion) addForeign() bool {
 	in, out := c.in, c.out
 	leaf := in[0] + goruntime.PCQuantum
@@ -38,9 +39,9 @@ func (c *completion) addForeign() bool {
 	return len(in) > 1
 }
 
-// foreignCaller returns the return address in the function that has called foreign code, 0 if it is not known. next is the
-// return address in that function's caller, leaf the entry of the function that runs, 0 if Go does not know that. calls
-// says that the function calls leaf.
+// foreignCaller returns the return address in the function that has called foreign code, 0 if it is
+// not known. next is the return address in that function's caller, leaf the entry of the function
+// that runs, 0 if Go does not know that. calls says that the function calls leaf.
 func (c *completion) foreignCaller(next uint64, leaf uintptr) (ret uint64, calls bool) {
 	first, second := c.r[headSP0], c.r[headSP1]
 	callee := goruntime.CallAt(uintptr(next) - goruntime.CallSize)
@@ -60,8 +61,8 @@ func (c *completion) foreignCaller(next uint64, leaf uintptr) (ret uint64, calls
 	return 0, false
 }
 
-// buildBare makes the stack of a goroutine whose stack is not known: what it does now, and the function
-// that it began with.
+// buildBare makes the stack of a goroutine whose stack is not known: what it does now, and the
+// function that it began with.
 func (st *stacks) buildBare(s *stack, r record) {
 	s.valid = true
 	s.reason = st.reason(r)

@@ -12,12 +12,13 @@ import (
 
 // The handler's part of goroutines whose stack cannot be read, or not all of it (foreign.go).
 
-// mostForeign bounds the frames on a foreign stack, mostOfFrame the size in bytes of the frame of the function that
-// has called foreign code.
+// mostForeign bounds the frames on a foreign stack, mostOfFrame the size in bytes of the frame of
+// the function that has called foreign code.
 const mostForeign, mostOfFrame = 32, 4096
 
-// foreign records a goroutine in code that Go does not know, or on a stack that it does not know. It writes the interrupted PC,
-// and the PCs from the first frame on the goroutine's stack on. It is a stage.
+// foreign records a goroutine in code that Go does not know, or on a stack that it does not know.
+// It writes the interrupted PC, and the PCs from the first frame on the goroutine's stack on. It is
+// a stage.
 //
 //go:nosplit
 //go:norace
@@ -50,10 +51,10 @@ func foreign(s *shared, rec, ctx uintptr) uintptr {
 
 var callForeign = foreign
 
-// caller finds the function that has called foreign code, of which only the frame pointer is known. Its last call
-// has left a return address below its frame, where the tables for tracebacks say that the frame ends. Another
-// function may have left one too, when it had its frame there. So caller writes the first two that it finds to
-// headSP0 and headSP1. It is a stage.
+// caller finds the function that has called foreign code, of which only the frame pointer is known.
+// Its last call has left a return address below its frame, where the tables for tracebacks say that
+// the frame ends. Another function may have left one too, when it had its frame there. So caller
+// writes the first two that it finds to headSP0 and headSP1. It is a stage.
 //
 //go:nosplit
 //go:norace
@@ -74,8 +75,9 @@ func caller(s *shared, rec, bp, lo uintptr) {
 
 var callCaller = caller
 
-// blockedAfter is the CPU time in ns that a thread may use before it answers a signal. If it uses more, it blocks
-// the signal: a thread that gets a core takes it at once, unless it is in the kernel, as for a page fault.
+// blockedAfter is the CPU time in ns that a thread may use before it answers a signal. If it uses
+// more, it blocks the signal: a thread that gets a core takes it at once, unless it is in the
+// kernel, as for a page fault.
 const blockedAfter = 2e6
 
 // recordBlocked records the goroutine of a thread that blocks our signal. It is a stage.

@@ -124,8 +124,8 @@ func (st *stacks) pc(pc uint64) *pcInfo {
 	return p
 }
 
-// frames returns the frames at a return address, innermost first. The tables of code that the program has
-// generated can be incomplete, and then the runtime may panic.
+// frames returns the frames at a return address, innermost first. The tables of code that the
+// program has generated can be incomplete, and then the runtime may panic.
 func (st *stacks) frames(pc uintptr) (out []runtime.Frame) {
 	defer func() {
 		if st.table.Module(pc-1) != &st.table.Modules[0] && recover() != nil {

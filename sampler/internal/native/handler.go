@@ -10,10 +10,10 @@ import (
 	"github.com/gotach/profiler/internal/mem"
 )
 
-// The signal handler. It can run at any point of the program, on a signal stack, with every
-// signal blocked, perhaps while the world is stopped. So it calls only assembly, and functions of this package and of
-// packages goruntime, mem and cost that are marked go:nosplit and go:norace. None of them may grow the stack,
-// allocate, write a Go pointer, panic, or be instrumented.
+// The signal handler. It can run at any point of the program, on a signal stack, with every signal
+// blocked, perhaps while the world is stopped. So it calls only assembly, and functions of this
+// package and of packages goruntime, mem and cost that are marked go:nosplit and go:norace. None of
+// them may grow the stack, allocate, write a Go pointer, panic, or be instrumented.
 //
 // The signal is the one that the runtime uses for preemption. It has two uses here, which
 // siginfo tells apart: the timer's first tick on the tick thread, and our own
@@ -24,10 +24,11 @@ import (
 // after one of our signals if the runtime waits for an answer (m.signalPending). And a signal
 // that is not ours makes the thread answer ours too.
 //
-// Some functions are stages: they are called through a variable, which nothing writes. The linker bounds chains of nosplit
-// calls by the room that a goroutine's stack has left, although the handler runs on a signal stack. A call through a
-// variable ends a chain. Builds without optimisation have long chains. What a stage gets a pointer to would be
-// allocated on the heap, if it was on the stack. So the address of a variable of the caller is given as a uintptr.
+// Some functions are stages: they are called through a variable, which nothing writes. The linker
+// bounds chains of nosplit calls by the room that a goroutine's stack has left, although the
+// handler runs on a signal stack. A call through a variable ends a chain. Builds without
+// optimisation have long chains. What a stage gets a pointer to would be allocated on the heap, if
+// it was on the stack. So the address of a variable of the caller is given as a uintptr.
 
 // signalPC is the entry of onSignal, which sigtramp calls with the compiler's calling convention.
 var signalPC = entry(onSignal)
@@ -154,9 +155,9 @@ func onTick(s *shared) {
 
 var callTick = onTick
 
-// noteProbe counts signals by which the program has preempted a thread, by the value of m.signalPending. It
-// counts signals of the timer of checkVDSO that came while the thread was not on its goroutine's stack, by whether
-// m.vdsoSP and m.vdsoPC fit that stack.
+// noteProbe counts signals by which the program has preempted a thread, by the value of
+// m.signalPending. It counts signals of the timer of checkVDSO that came while the thread was not
+// on its goroutine's stack, by whether m.vdsoSP and m.vdsoPC fit that stack.
 //
 //go:nosplit
 //go:norace

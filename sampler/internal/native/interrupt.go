@@ -12,8 +12,8 @@ import (
 	"github.com/gotach/profiler/sampler/internal/cost"
 )
 
-// Goroutines that run are recorded by their own threads, which a tick asks for it with a signal. Each P has a slot
-// for the record.
+// Goroutines that run are recorded by their own threads, which a tick asks for it with a signal.
+// Each P has a slot for the record.
 
 const siQueue = ^uint32(0) // si_code SI_QUEUE, -1
 

@@ -65,11 +65,11 @@ func (k *lacks) ended(g *goroutine) {
 	}
 }
 
-// lack returns how much time of goroutines no sample stands for: what the integral of their number has
-// more than the samples. If that is within the error of the integral, it is at most what looks have
-// found; if the integral is not known, it is what looks have found. d.end says that there are no more
-// samples to come. It never returns less than before. The number of goroutines that are there all the
-// time is exact, so the error is a thousandth of the rest.
+// lack returns how much time of goroutines no sample stands for: what the integral of their number
+// has more than the samples. If that is within the error of the integral, it is at most what looks
+// have found; if the integral is not known, it is what looks have found. d.end says that there are
+// no more samples to come. It never returns less than before. The number of goroutines that are
+// there all the time is exact, so the error is a thousandth of the rest.
 func (d *drain) lack() time.Duration {
 	k := &d.lacks
 	if k.area == 0 {
@@ -85,7 +85,8 @@ func (d *drain) lack() time.Duration {
 	}
 	if !d.end {
 		missing -= time.Duration(k.living)*d.now - k.last + d.unvisited()
-		// Right after many goroutines have begun, not all are known. What is really missing stays so.
+		// Right after many goroutines have begun, not all are known. What is really missing stays
+		// so.
 		k.missing, missing = missing, min(k.missing, missing)
 	}
 	if missing < (k.area-time.Duration(k.least*float64(d.now-k.begin)))/1000 {
@@ -95,8 +96,8 @@ func (d *drain) lack() time.Duration {
 	return k.found
 }
 
-// unvisited returns for how long the goroutines have lived that looks have found and no visit has recorded
-// yet.
+// unvisited returns for how long the goroutines have lived that looks have found and no visit has
+// recorded yet.
 //
 //go:norace
 //go:nocheckptr

@@ -57,8 +57,8 @@ func (n *Source) answer() {
 }
 
 // lookOnce makes the ticks record every goroutine once more. Otherwise the time since each
-// goroutine's last record would be missing from the profile. It takes most at most. last says that there are no more
-// ticks after that one: the goroutines are recorded up to the end of the session.
+// goroutine's last record would be missing from the profile. It takes most at most. last says that
+// there are no more ticks after that one: the goroutines are recorded up to the end of the session.
 func (n *Source) lookOnce(most time.Duration, last bool) {
 	s := n.s
 	if n.mute || n.broken || s.unable != 0 {

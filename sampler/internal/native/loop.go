@@ -16,9 +16,9 @@ import (
 	"github.com/gotach/profiler/sampler/internal/deadlock"
 )
 
-// rest waits until the next pass is due. idle says that nothing has run since the last pass, soon that
-// there may be a deadlock. rest returns false if the session has ended; then Stop may already be at work in the drain's place. It
-// leaves no timer behind.
+// rest waits until the next pass is due. idle says that nothing has run since the last pass, soon
+// that there may be a deadlock. rest returns false if the session has ended; then Stop may already
+// be at work in the drain's place. It leaves no timer behind.
 func (n *Source) rest(idle, soon bool) (goesOn bool) {
 	d := n.budget.Every
 	if idle && n.hears() {
@@ -48,8 +48,8 @@ func (n *Source) rest(idle, soon bool) (goesOn bool) {
 // listen ends a long wait of the drain when the handler rings. The handler can wake only a thread
 // that is in a system call. The drain itself is not in one: a thread in a system call keeps its P
 // for up to 10 ms, and the runtime's monitor wakes up fifty times meanwhile. This thread is in one
-// all the time. When the session ends it needs a P to leave the system call, and can get that much later. So the bell is not in the
-// memory that Stop gives back.
+// all the time. When the session ends it needs a P to leave the system call, and can get that much
+// later. So the bell is not in the memory that Stop gives back.
 func (n *Source) listen() {
 	defer close(n.deaf)
 	n.listenG.Store(uint64(mem.Getg()))
@@ -86,8 +86,8 @@ func (n *Source) hears() bool {
 	}
 }
 
-// endWaits ends the drain's loop and listen. Afterwards the caller is the drain: it waits for a pass that is under way, but not until the
-// drain's goroutine has a turn.
+// endWaits ends the drain's loop and listen. Afterwards the caller is the drain: it waits for a
+// pass that is under way, but not until the drain's goroutine has a turn.
 func (n *Source) endWaits() {
 	rested := n.resting.CompareAndSwap(true, false)
 	close(n.quit)

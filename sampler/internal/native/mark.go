@@ -11,10 +11,10 @@ import (
 
 // Whether a goroutine has moved since its stack was recorded.
 
-// mark returns a number that changes when a goroutine moves, 0 if the goroutine is not parked.
-// It is not quite exact: trackingSeq has 8 bits, and the number is the same again after the goroutine
-// has stopped running 256 times. Of a goroutine that moves as often as that between two ticks, one sample in
-// 256 has the stack of the tick before. Coroutines do not change the number.
+// mark returns a number that changes when a goroutine moves, 0 if the goroutine is not parked. It
+// is not quite exact: trackingSeq has 8 bits, and the number is the same again after the goroutine
+// has stopped running 256 times. Of a goroutine that moves as often as that between two ticks, one
+// sample in 256 has the stack of the tick before. Coroutines do not change the number.
 //
 //go:nosplit
 //go:norace
@@ -34,15 +34,16 @@ func markOf(modules, goid, seq, reason uint64) uint64 {
 	return 1<<63 | modules&63<<markModules | goid<<32&(1<<markModules-1) | seq<<8 | reason
 }
 
-// markModules is the lowest bit of the number of modules in a mark. A stack that was recorded before a plugin was
-// known ends at the plugin's code, so all stacks are recorded anew then.
+// markModules is the lowest bit of the number of modules in a mark. A stack that was recorded
+// before a plugin was known ends at the plugin's code, so all stacks are recorded anew then.
 const markModules = 57
 
-// placeBits are the bits of a recorded mark that say where its goroutine was, by the PCs of its stack. They are 0 in what mark returns, and of
-// a recorded mark never all 0.
+// placeBits are the bits of a recorded mark that say where its goroutine was, by the PCs of its
+// stack. They are 0 in what mark returns, and of a recorded mark never all 0.
 const placeBits = 0xffff << 16
 
-// unmoved reports whether a parked goroutine has not run since its stack was recorded, with the same modules.
+// unmoved reports whether a parked goroutine has not run since its stack was recorded, with the
+// same modules.
 //
 //go:nosplit
 //go:norace

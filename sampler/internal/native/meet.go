@@ -67,8 +67,8 @@ func gone(s *shared, entry uintptr, index uint64) bool {
 
 var callGone = gone
 
-// recordUnmoved records until when looks have found a goroutine where it was at its latest visit, if it has moved
-// since. It reports whether there was room.
+// recordUnmoved records until when looks have found a goroutine where it was at its latest visit,
+// if it has moved since. It reports whether there was room.
 //
 //go:nosplit
 //go:norace

@@ -55,10 +55,12 @@ type Source struct {
 // New returns a source that is not started.
 func New() *Source { return &Source{signal: defaultSignal, version: runtime.Version()} }
 
-// busy is true while a source is started: the process has only one handler. It stays true while there is a remainder.
+// busy is true while a source is started: the process has only one handler. It stays true while
+// there is a remainder.
 var busy atomic.Bool
 
-// proven is what an earlier Start in this process has found and checked, with the layout l. It cannot change.
+// proven is what an earlier Start in this process has found and checked, with the layout l. It
+// cannot change.
 var proven struct {
 	l           *goruntime.Layout
 	allgs, allp goruntime.SliceAt
@@ -95,7 +97,8 @@ func (n *Source) newDrain(l *goruntime.Layout, cfg source.Config, out source.Out
 	return d
 }
 
-// Progress returns what files say of the source. This version of Go may say for channels only what a goroutine waits for.
+// Progress returns what files say of the source. This version of Go may say for channels only what
+// a goroutine waits for.
 func (n *Source) Progress() tachyon.Progress {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,7 +112,8 @@ func (n *Source) Progress() tachyon.Progress {
 	return p
 }
 
-// foundPolls is what findPoll has found. The program's next connections often have pollDescs beside those that are known.
+// foundPolls is what findPoll has found. The program's next connections often have pollDescs beside
+// those that are known.
 type foundPolls struct {
 	at    uint64    // bytes above sched.sp
 	known [2]uint64 // addresses of pollDescs

@@ -8,12 +8,13 @@ import (
 	"github.com/gotach/profiler/internal/mem"
 )
 
-// New entries of the runtime's list of gs. The runtime makes a g where it has no dead one left to reuse, so a
-// server that keeps goroutines has new gs all the time. Their goroutines can be as short as others. So
-// ticks read the list themselves and add what is new to the roster, and the drain only follows.
+// New entries of the runtime's list of gs. The runtime makes a g where it has no dead one left to
+// reuse, so a server that keeps goroutines has new gs all the time. Their goroutines can be as
+// short as others. So ticks read the list themselves and add what is new to the roster, and the
+// drain only follows.
 
-// addNew adds the gs that the runtime has made since the tick before to the roster. It takes no longer
-// than visits may take; a later tick reads the rest.
+// addNew adds the gs that the runtime has made since the tick before to the roster. It takes no
+// longer than visits may take; a later tick reads the rest.
 //
 //go:nosplit
 //go:norace
@@ -33,8 +34,8 @@ func addNew(s *shared) {
 
 var callAdd = addNew
 
-// readNew adds some entries of the runtime's list, which has n at least. It returns false if the next one
-// must wait for another tick.
+// readNew adds some entries of the runtime's list, which has n at least. It returns false if the
+// next one must wait for another tick.
 //
 //go:nosplit
 //go:norace
@@ -61,7 +62,8 @@ func readNew(s *shared, n uint64) bool {
 	return good == k
 }
 
-// handOver makes ticks add new entries from now on. Goroutines of these have begun after the time now.
+// handOver makes ticks add new entries from now on. Goroutines of these have begun after the time
+// now.
 func (r *roster) handOver(now uint64) error {
 	s := r.s
 	s.adds, s.full = 0, 0

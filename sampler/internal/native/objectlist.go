@@ -10,10 +10,11 @@ import (
 	"github.com/gotach/profiler/internal/objects"
 )
 
-// The drain's part of what goroutines wait for. Package objects gives the objects numbers, and the number is the line of the wait frame.
+// The drain's part of what goroutines wait for. Package objects gives the objects numbers, and the
+// number is the line of the wait frame.
 
-// withObject notes what a record's goroutine waits for. s is the stack of the record. withObject returns the stack with the
-// number of the object, connection or file, or s if there is none.
+// withObject notes what a record's goroutine waits for. s is the stack of the record. withObject
+// returns the stack with the number of the object, connection or file, or s if there is none.
 func (d *drain) withObject(g *goroutine, r record, s *stack) *stack {
 	g.waits = g.waits[:0]
 	switch {
@@ -83,8 +84,8 @@ func capacity(l *goruntime.Layout, g uintptr, channel uint64) int64 {
 	return -1
 }
 
-// withDescriptor returns the stack of a record's goroutine, which is in [IO wait], with the number of what it waits for. It returns s if
-// that is not known.
+// withDescriptor returns the stack of a record's goroutine, which is in [IO wait], with the number
+// of what it waits for. It returns s if that is not known.
 func (d *drain) withDescriptor(r record, s *stack) *stack {
 	list := r.objects()
 	if len(list) != pollWords {
@@ -111,7 +112,8 @@ func (d *drain) withDescriptor(r record, s *stack) *stack {
 	return s
 }
 
-// learn notes that a page has pollDescs if a word from a stack is the address of one there. gp is the goroutine that had it.
+// learn notes that a page has pollDescs if a word from a stack is the address of one there. gp is
+// the goroutine that had it.
 func (d *drain) learn(p, gp uint64) {
 	if p%pollAlign != 0 {
 		return

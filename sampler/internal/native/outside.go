@@ -9,9 +9,9 @@ import (
 	"github.com/gotach/profiler/internal/mem"
 )
 
-// Roster entries that are in no circle: new ones, and those whose goroutines ended long ago. Ticks check
-// them, the new ones first, for being alive. Those that are not new are found by a bit each: where a
-// hundred thousand goroutines wait, nearly all entries are in a circle.
+// Roster entries that are in no circle: new ones, and those whose goroutines ended long ago. Ticks
+// check them, the new ones first, for being alive. Those that are not new are found by a bit each:
+// where a hundred thousand goroutines wait, nearly all entries are in a circle.
 
 const (
 	// A tick checks one in checkOneIn of the entries in no circle, but at least minChecks and at
@@ -19,8 +19,8 @@ const (
 	checkOneIn           = 128
 	minChecks, maxChecks = 64, 1024
 
-	// If ticks are rare, there are as many checks in a second: so many for each of these periods since
-	// the tick before, in ns. Otherwise short-lived goroutines would be missed.
+	// If ticks are rare, there are as many checks in a second: so many for each of these periods
+	// since the tick before, in ns. Otherwise short-lived goroutines would be missed.
 	checkEvery, mostTimesChecks = 1e6, 20
 
 	// After a check that has found a living goroutine come moreChecks more, up to mostChecks.

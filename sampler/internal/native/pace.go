@@ -12,20 +12,22 @@ import (
 	"github.com/gotach/profiler/sampler/internal/cost"
 )
 
-// When the next tick comes, and when the drain is woken for it. While the program is idle, ticks come
-// later, and the drain sleeps for long, so that it costs nearly nothing. A server that nobody asks for anything is
-// idle too, although its timers wake goroutines many times a second: these soon wait again where they waited before.
+// When the next tick comes, and when the drain is woken for it. While the program is idle, ticks
+// come later, and the drain sleeps for long, so that it costs nearly nothing. A server that nobody
+// asks for anything is idle too, although its timers wake goroutines many times a second: these
+// soon wait again where they waited before.
 
 const (
-	// idleAfter is the time for which the program must have done nothing until ticks come later. It doubles with each tick that
-	// finds something, up to idleLatest. In a program that
-	// does something more often than that, the time between two ticks does not depend on what it
-	// does. Otherwise there would be more time before the tick that finds something than
-	// after it, and short runs and waits would be shown too long.
+	// idleAfter is the time for which the program must have done nothing until ticks come later. It
+	// doubles with each tick that finds something, up to idleLatest. In a program that does
+	// something more often than that, the time between two ticks does not depend on what it does.
+	// Otherwise there would be more time before the tick that finds something than after it, and
+	// short runs and waits would be shown too long.
 	idleAfter, idleLatest = 100 * time.Millisecond, 1600 * time.Millisecond
 
-	// From then on the mean time between two ticks is the time for which nothing was done, divided by
-	// idlePart, up to idlestTicks. So a wait, and the pause before it, are wrong by a fraction at most.
+	// From then on the mean time between two ticks is the time for which nothing was done, divided
+	// by idlePart, up to idlestTicks. So a wait, and the pause before it, are wrong by a fraction
+	// at most.
 	idlePart    = 8
 	idlestTicks = 200 * time.Millisecond
 
@@ -43,8 +45,8 @@ const (
 // samples. With a whole period of randomness each tick is independent. Delays do not add up;
 // ticks that are late by more than a period are lost.
 //
-// If the program has done nothing for long, ticks come later and later. At the first tick that finds that
-// it has done something, or a goroutine that runs, the time is the usual one again.
+// If the program has done nothing for long, ticks come later and later. At the first tick that
+// finds that it has done something, or a goroutine that runs, the time is the usual one again.
 //
 //go:nosplit
 //go:norace
@@ -96,9 +98,11 @@ func (s *shared) chance() uint64 {
 	return x >> 32
 }
 
-// hasRun reports whether the program does something that more ticks would show: whether this tick has found a goroutine that is new, waits at
-// another place than before, or waits for input as before but has had some, or the process has used the CPU. Other goroutines that wake up
-// and wait again at the same place, as for a timer, do not count, and neither does a pass of the drain, with what the runtime does for it.
+// hasRun reports whether the program does something that more ticks would show: whether this tick
+// has found a goroutine that is new, waits at another place than before, or waits for input as
+// before but has had some, or the process has used the CPU. Other goroutines that wake up and wait
+// again at the same place, as for a timer, do not count, and neither does a pass of the drain, with
+// what the runtime does for it.
 //
 //go:nosplit
 //go:norace
@@ -113,8 +117,9 @@ func hasRun(s *shared) bool {
 	return s.events != 0 && s.before >= s.ownUntil || usesCPU(s)
 }
 
-// usesCPU reports whether the process has used more than a part of a core, without the tick thread and the passes of the drain, since the
-// time was measured last. It is measured once in idleAfter at most.
+// usesCPU reports whether the process has used more than a part of a core, without the tick thread
+// and the passes of the drain, since the time was measured last. It is measured once in idleAfter
+// at most.
 //
 //go:nosplit
 //go:norace

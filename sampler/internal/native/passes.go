@@ -91,8 +91,9 @@ func (n *Source) timed(f func()) uint64 {
 	return spent
 }
 
-// limit sets the number of looks at the still circle that a tick may make, and the longest time for all looks and visits at a
-// tick: half of the mean time between two ticks, or half of longestVisits if ticks are rarer.
+// limit sets the number of looks at the still circle that a tick may make, and the longest time for
+// all looks and visits at a tick: half of the mean time between two ticks, or half of longestVisits
+// if ticks are rarer.
 func (n *Source) limit() {
 	s, each := n.s, 50.0 // ns, until some have been measured
 	if s.looks > fewLooks {

@@ -4,19 +4,22 @@ package native
 
 import "github.com/gotach/profiler/internal/mem"
 
-// The handler's part of which file or connection a goroutine in [IO wait] waits for. The runtime has a pollDesc for
-// each descriptor that it polls, and the goroutine's address is in the pollDesc while the goroutine waits. The goroutine
-// has the address of the pollDesc on its stack, in the frame of the runtime's function that parks it. So the distance of that word
-// from sched.sp is the same for all goroutines of a program. Start finds it (verify_poll.go).
+// The handler's part of which file or connection a goroutine in [IO wait] waits for. The runtime
+// has a pollDesc for each descriptor that it polls, and the goroutine's address is in the pollDesc
+// while the goroutine waits. The goroutine has the address of the pollDesc on its stack, in the
+// frame of the runtime's function that parks it. So the distance of that word from sched.sp is the
+// same for all goroutines of a program. Start finds it (verify_poll.go).
 //
-// A word from a stack that may be running is not followed unless it is known to be safe. The runtime never unmaps a
-// pollDesc (it comes from persistentalloc), so the handler reads only in pages in which the drain has found one,
-// with process_vm_readv. The first visit to a pollDesc in another page records only the address, and the goroutine is
-// visited again although it has not moved.
+// A word from a stack that may be running is not followed unless it is known to be safe. The
+// runtime never unmaps a pollDesc (it comes from persistentalloc), so the handler reads only in
+// pages in which the drain has found one, with process_vm_readv. The first visit to a pollDesc in
+// another page records only the address, and the goroutine is visited again although it has not
+// moved.
 //
-// What the pollDesc says counts only if it has the goroutine's address, and if the goroutine has not run until the end of the
-// visit. Then the descriptor is the right one: it is not closed while somebody waits for it. It may be closed, and its number
-// used again, before the drain asks the kernel what it is; PollFDSeq has changed then.
+// What the pollDesc says counts only if it has the goroutine's address, and if the goroutine has
+// not run until the end of the visit. Then the descriptor is the right one: it is not closed while
+// somebody waits for it. It may be closed, and its number used again, before the drain asks the
+// kernel what it is; PollFDSeq has changed then.
 
 const (
 	pollSlots = 1 << 14 // pages of pollDescs that can be known, some 8 pollDescs each
@@ -25,7 +28,8 @@ const (
 	pollWords = 3       // that pollDesc records
 )
 
-// pollWord returns the word of a goroutine's stack that is the address of its pollDesc if it is in [IO wait], 0 if there is none.
+// pollWord returns the word of a goroutine's stack that is the address of its pollDesc if it is in
+// [IO wait], 0 if there is none.
 //
 //go:nosplit
 //go:norace
@@ -38,9 +42,10 @@ func (r *rest) pollWord(s *shared) uintptr {
 	return uintptr(mem.Load64(at))
 }
 
-// pollDesc writes what a goroutine in [IO wait] waits for at to: p, which may be the address of its pollDesc, the file descriptor and
-// the count of its uses. It returns the number of words: 0 if that is not known, 1 if the drain must look at the address first. proved
-// says that p lies in a page of pollDescs.
+// pollDesc writes what a goroutine in [IO wait] waits for at to: p, which may be the address of its
+// pollDesc, the file descriptor and the count of its uses. It returns the number of words: 0 if
+// that is not known, 1 if the drain must look at the address first. proved says that p lies in a
+// page of pollDescs.
 //
 //go:nosplit
 //go:norace

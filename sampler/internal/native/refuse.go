@@ -30,7 +30,8 @@ func refuse() error {
 }
 
 // instrumented reports whether the handler's code has coverage counters that use sync/atomic. With
-// -race these are calls. It looks for such a call in functions that otherwise have none, one of each package.
+// -race these are calls. It looks for such a call in functions that otherwise have none, one of
+// each package.
 func instrumented() bool {
 	for _, f := range []func() uintptr{constant, mem.Constant, goruntime.Constant, cost.Constant} {
 		pc := entry(f)

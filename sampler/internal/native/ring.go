@@ -8,7 +8,8 @@ import (
 	"github.com/gotach/profiler/internal/mem"
 )
 
-// The ring is written at s.write by the tick thread alone, which publishes it as s.head at the end of a tick.
+// The ring is written at s.write by the tick thread alone, which publishes it as s.head at the end
+// of a tick.
 
 // room makes n contiguous words of the ring available. It returns false if the drain is too
 // far behind.
@@ -32,8 +33,8 @@ func room(s *shared, n uint64) bool {
 	return true
 }
 
-// put begins a record of n words and writes its first one, which has the kind. It returns the record's address, 0 if there is
-// no room.
+// put begins a record of n words and writes its first one, which has the kind. It returns the
+// record's address, 0 if there is no room.
 //
 //go:nosplit
 //go:norace
@@ -48,9 +49,9 @@ func put(s *shared, kind, n uint64) uintptr {
 	return w
 }
 
-// nearlyFull reports whether visits in turn must wait until the drain has read more of the ring. The rest
-// of it is for goroutines that run: a visit can come later, but a running goroutine's CPU time would
-// be given to others.
+// nearlyFull reports whether visits in turn must wait until the drain has read more of the ring.
+// The rest of it is for goroutines that run: a visit can come later, but a running goroutine's CPU
+// time would be given to others.
 //
 //go:nosplit
 //go:norace

@@ -18,9 +18,10 @@ import (
 // only the entries that were added since. So the handler depends on no array that the runtime
 // may replace, and on no Go pointer.
 //
-// Start fills the roster. While a session samples, its ticks read the new entries of allgs themselves (newgs.go), and the
-// drain's refresh only takes these over. If the roster is full, the drain adds the goroutines that it meets. All methods are
-// for Start and the drain; of this file the handler calls only readList.
+// Start fills the roster. While a session samples, its ticks read the new entries of allgs
+// themselves (newgs.go), and the drain's refresh only takes these over. If the roster is full, the
+// drain adds the goroutines that it meets. All methods are for Start and the drain; of this file
+// the handler calls only readList.
 type roster struct {
 	s         *shared
 	l         *goruntime.Layout
@@ -32,7 +33,8 @@ type roster struct {
 	chunks    []mem.Mapping
 }
 
-// refresh adds the goroutines and Ps that are new since the last call. Start calls it, then each pass of the drain.
+// refresh adds the goroutines and Ps that are new since the last call. Start calls it, then each
+// pass of the drain.
 func (r *roster) refresh() error {
 	if err := r.refreshProcs(); err != nil {
 		return err
@@ -80,12 +82,14 @@ func (r *roster) refresh() error {
 	return r.includeDead(dead)
 }
 
-// readList reads the next k entries of the runtime's list, at most newAtOnce, into s.newGs, and the statuses of their goroutines
-// into s.newWords. The list has as many, and its length was read before. readList returns how many are complete.
+// readList reads the next k entries of the runtime's list, at most newAtOnce, into s.newGs, and the
+// statuses of their goroutines into s.newWords. The list has as many, and its length was read
+// before. readList returns how many are complete.
 //
-// To append, the runtime makes room first, if it must, and stores the array's new address. Then it stores the
-// length, and the new entry last. The length was read before the address, so the array has as many entries if the address
-// is the same after it was read. An entry that is not stored yet is 0.
+// To append, the runtime makes room first, if it must, and stores the array's new address. Then it
+// stores the length, and the new entry last. The length was read before the address, so the array
+// has as many entries if the address is the same after it was read. An entry that is not stored yet
+// is 0.
 //
 //go:nosplit
 //go:norace
@@ -118,7 +122,8 @@ func readList(s *shared, k uint64) (good uint64) {
 	return good
 }
 
-// copyList copies so many words from the first n places of s.newFrom, and returns how many it has copied.
+// copyList copies so many words from the first n places of s.newFrom, and returns how many it has
+// copied.
 //
 //go:nosplit
 //go:norace
@@ -252,10 +257,12 @@ func (r *roster) follow() (bool, error) {
 	return true, r.mapAhead()
 }
 
-// aheadChunks is the number of chunks that are mapped ahead at least. Memory that is not used takes no room.
+// aheadChunks is the number of chunks that are mapped ahead at least. Memory that is not used takes
+// no room.
 const aheadChunks = 16
 
-// mapAhead maps memory for entries that ticks may add before the next call: for as many as there are.
+// mapAhead maps memory for entries that ticks may add before the next call: for as many as there
+// are.
 func (r *roster) mapAhead() error {
 	want := min(2*int(r.taken)+aheadChunks*chunkSize, int(r.s.most)+chunkSize-1, maxChunks*chunkSize)
 	for len(r.chunks) < want>>chunkBits {

@@ -4,7 +4,8 @@ package native
 
 import "github.com/gotach/profiler/internal/mem"
 
-// A set has words, none of which is 0, in memory outside the Go heap. The drain adds words while handlers look for some.
+// A set has words, none of which is 0, in memory outside the Go heap. The drain adds words while
+// handlers look for some.
 type set struct {
 	at    uintptr
 	words uint64 // room, a power of two; open addressing

@@ -20,7 +20,8 @@ import (
 // prepare finds the runtime's data and sets up shared memory, ticker, handler and timer.
 // release undoes it.
 func (n *Source) prepare(l *goruntime.Layout) error {
-	// The runtime uses the vDSO, so a seccomp policy may refuse the system call without any effect on the program.
+	// The runtime uses the vDSO, so a seccomp policy may refuse the system call without any effect
+	// on the program.
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, new(unix.Timespec)); err != nil {
 		return fmt.Errorf("clock_gettime: %w", err)
 	}
@@ -151,8 +152,9 @@ func (n *Source) calibrate() {
 	s.visitLimit = perSecond // a second; begin sets the real limit
 }
 
-// giveBack releases what the source uses. The process can have another source then, unless there is a remainder. It waits for the ends
-// of the source's goroutines, but not for long: beside goroutines that need all cores they may have no turn for seconds.
+// giveBack releases what the source uses. The process can have another source then, unless there is
+// a remainder. It waits for the ends of the source's goroutines, but not for long: beside
+// goroutines that need all cores they may have no turn for seconds.
 func (n *Source) giveBack() {
 	ends := []chan struct{}{n.done, n.deaf}
 	if n.ticker != nil {
@@ -178,8 +180,8 @@ func (n *Source) giveBack() {
 // release undoes what prepare did, also if prepare failed halfway. It ends the tick thread
 // first. It frees the memory last, when no handler can use it any more.
 //
-// If a thread still uses the memory, release leaves it mapped as the remainder and returns false. Then
-// this process can have no further native session until that thread has got a core.
+// If a thread still uses the memory, release leaves it mapped as the remainder and returns false.
+// Then this process can have no further native session until that thread has got a core.
 func (n *Source) release() (free bool) {
 	free = true
 	r := &remains{memory: n.memory, bell: n.bell}
@@ -224,8 +226,8 @@ func (r *remains) free() {
 // remainder is what the latest source has not given back.
 var remainder atomic.Pointer[remains]
 
-// takeOver gives back the remainder if no thread uses it any more. It reports whether it has, so that the caller can
-// start a source.
+// takeOver gives back the remainder if no thread uses it any more. It reports whether it has, so
+// that the caller can start a source.
 func takeOver() bool {
 	r := remainder.Swap(nil)
 	if r == nil {
@@ -257,7 +259,8 @@ func (n *Source) memoryInUse(yes bool) bool {
 	return handlersEnded(stopLimit)
 }
 
-// handlersEnded waits until no thread is in the handler. One that comes later finds no memory to use.
+// handlersEnded waits until no thread is in the handler. One that comes later finds no memory to
+// use.
 func handlersEnded(limit time.Duration) bool {
 	return within(limit, func() bool { return mem.LoadAcquire(uintptr(unsafe.Pointer(&inHandler))) == 0 })
 }

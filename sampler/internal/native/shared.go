@@ -160,17 +160,18 @@ type shared struct {
 
 	visitsFilled uint64 // slots of CPU timers that the next tick reads
 
-	// For verifyOffsets. Signals of the process to its threads while probing is 1: those with m.signalPending == 1, and
-	// other ones. askedM is the M of the latest of the former.
+	// For verifyOffsets. Signals of the process to its threads while probing is 1: those with
+	// m.signalPending == 1, and other ones. askedM is the M of the latest of the former.
 	probing, probeAsked, probeOther, askedM uint64
-	// The M of a thread to which a timer sends signals. Of these: those that came while the thread was not on
-	// its goroutine's stack, and of them, those in the vDSO.
+	// The M of a thread to which a timer sends signals. Of these: those that came while the thread
+	// was not on its goroutine's stack, and of them, those in the vDSO.
 	probeM, probeOutside, probeVDSO uint64
 
 	// Arguments of visit for walkParked.
 	seenStatus, seenM, seenGoid, seenBefore uint64
 
-	// Two readings of the clock. clockAt is the number of readings, and its lowest bit the index of the current one.
+	// Two readings of the clock. clockAt is the number of readings, and its lowest bit the index of
+	// the current one.
 	clockAt uint64
 	clocks  [2]clock
 
@@ -356,7 +357,8 @@ type circle struct {
 // orderSize is the number of looks whose order a circle knows.
 const orderSize = 1 << 12
 
-// found is what a look or a visit finds of an entry. It is in shared.was, because handlers have little stack.
+// found is what a look or a visit finds of an entry. It is in shared.was, because handlers have
+// little stack.
 type found struct {
 	lives bool   // it has a living goroutine
 	first bool   // that has no visit yet, and is not as old as the session

@@ -54,8 +54,8 @@ func (st *stacks) find(r record) *stack {
 	return s
 }
 
-// numbered returns the stack s with the number of what the goroutine waits for: the line of the wait
-// frame. It returns s for nil.
+// numbered returns the stack s with the number of what the goroutine waits for: the line of the
+// wait frame. It returns s for nil.
 func (st *stacks) numbered(s *stack, x *source.Object) *stack {
 	if x == nil {
 		return s
@@ -123,8 +123,8 @@ func (st *stacks) build(r record) *stack {
 	return s
 }
 
-// shown returns the frames of return addresses that a traceback shows and that are not the profiler's, and the PC of each. It notes in s
-// what all of them say.
+// shown returns the frames of return addresses that a traceback shows and that are not the
+// profiler's, and the PC of each. It notes in s what all of them say.
 func (st *stacks) shown(s *stack, pcs []uint64) (frames []frame, at []uint64) {
 	callee, hides := frame{}, false
 	for i, pc := range pcs {

@@ -14,8 +14,8 @@ import (
 )
 
 // standstill finds deadlocks that the session hides; see package deadlock. It asks what the runtime
-// itself asks before it reports a deadlock (runtime.checkdead): does nothing run, and does no P have
-// a timer?
+// itself asks before it reports a deadlock (runtime.checkdead): does nothing run, and does no P
+// have a timer?
 type standstill struct {
 	n     *Source
 	stuck []bool // by wait reason
@@ -83,9 +83,9 @@ func (s *standstill) timers() (sum int32) {
 	return sum
 }
 
-// nothingRuns reports whether no P has a timer, and none but the caller's runs. A thread that takes a
-// timer out of its P's heap keeps the P until it has made the timer's goroutine runnable. So the Ps
-// are looked at after the timers.
+// nothingRuns reports whether no P has a timer, and none but the caller's runs. A thread that takes
+// a timer out of its P's heap keeps the P until it has made the timer's goroutine runnable. So the
+// Ps are looked at after the timers.
 //
 //go:norace
 //go:nocheckptr
@@ -110,8 +110,9 @@ func (s *standstill) nothingRuns() bool {
 	return goruntime.OwnP(s.n.drain.l) == here
 }
 
-// ownRest reports whether the profiler's goroutines wait for the program, except those that always run or are in
-// a system call. The program can wait for the others, while one writes the file for example.
+// ownRest reports whether the profiler's goroutines wait for the program, except those that always
+// run or are in a system call. The program can wait for the others, while one writes the file for
+// example.
 //
 //go:norace
 //go:nocheckptr
@@ -131,7 +132,8 @@ func (s *standstill) ownRest() bool {
 	return true
 }
 
-// waits reports whether the reason for which a goroutine waits is one that can be part of a deadlock.
+// waits reports whether the reason for which a goroutine waits is one that can be part of a
+// deadlock.
 //
 //go:norace
 //go:nocheckptr

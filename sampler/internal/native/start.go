@@ -97,9 +97,9 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 	return nil
 }
 
-// begin prepares the roster for a session: it forgets what earlier ticks noted, and puts all living goroutines into the still
-// circle. No tick may be under way. Without begin, in a program that once had many goroutines, ticks would
-// take seconds to find the few that are left.
+// begin prepares the roster for a session: it forgets what earlier ticks noted, and puts all living
+// goroutines into the still circle. No tick may be under way. Without begin, in a program that once
+// had many goroutines, ticks would take seconds to find the few that are left.
 func (r *roster) begin(now uint64) {
 	s := r.s
 	s.moving, s.active, s.still = circle{}, circle{}, circle{}

@@ -7,14 +7,15 @@ import (
 	"github.com/gotach/profiler/internal/mem"
 )
 
-// A goroutine may wake up while it is visited. So a walk counts only if all of these conditions hold after it:
+// A goroutine may wake up while it is visited. So a walk counts only if all of these conditions
+// hold after it:
 //
 //   - The status is the same, without the scan bit. With that bit the stack may be moving.
 //   - The goid, the stack bounds and the stack pointer are the same.
 //   - The trackingSeq is the same. The runtime increments it each time a goroutine stops
 //     running. It has 8 bits and wraps around, so the time of a walk is bounded.
-//   - The wait reason is the same. A coroutine stops running without a new trackingSeq. If the reason is
-//     that of coroutines, many walks must give the same result (coroutine.go).
+//   - The wait reason is the same. A coroutine stops running without a new trackingSeq. If the
+//     reason is that of coroutines, many walks must give the same result (coroutine.go).
 //   - A parked goroutine has no g.m. It is still set when the runtime increments trackingSeq.
 //   - From Go 1.26 on a system call does not increment trackingSeq. But its end increments the
 //     syscalltick of the P with which the goroutine entered it. If that P is not known, because
@@ -64,14 +65,15 @@ func (r *rest) read(s *shared, g uintptr) bool {
 // holds reports whether the goroutine has not run since read. If so, the n PCs at pcs belong to
 // one stack.
 //
-// A goroutine that runs again has changed its status before it writes its stack, for other processors too: on amd64 they
-// see stores in their order. On arm64 the runtime changes the status with a compare-and-swap of acquire and release.
-// A goroutine that waits becomes runnable first. The second change, to running, reads the first one with acquire, and the
-// stores to the stack come after that load, so whoever sees them sees at least the first change. A goroutine that
-// is runnable has only the second change. Without LSE (before ARMv8.1) that is a pair of exclusive load and store, and
-// the architecture lets the stores to the stack overtake the latter. Then, in the nanoseconds that this takes, a walk could
-// take return addresses of before and after. All are within the stack's bounds, so nothing worse follows than a
-// sample with a wrong stack.
+// A goroutine that runs again has changed its status before it writes its stack, for other
+// processors too: on amd64 they see stores in their order. On arm64 the runtime changes the status
+// with a compare-and-swap of acquire and release. A goroutine that waits becomes runnable first.
+// The second change, to running, reads the first one with acquire, and the stores to the stack come
+// after that load, so whoever sees them sees at least the first change. A goroutine that is
+// runnable has only the second change. Without LSE (before ARMv8.1) that is a pair of exclusive
+// load and store, and the architecture lets the stores to the stack overtake the latter. Then, in
+// the nanoseconds that this takes, a walk could take return addresses of before and after. All are
+// within the stack's bounds, so nothing worse follows than a sample with a wrong stack.
 //
 //go:nosplit
 //go:norace

@@ -9,12 +9,12 @@ import (
 	"github.com/gotach/profiler/sampler/internal/source"
 )
 
-// How often goroutines stop running. The runtime counts it for each in g.trackingSeq: it grows by one when the goroutine begins to
-// wait, is preempted, or comes out of a system call and has no P. So the difference between two visits is the number of stops between them,
-// modulo 256.
+// How often goroutines stop running. The runtime counts it for each in g.trackingSeq: it grows by
+// one when the goroutine begins to wait, is preempted, or comes out of a system call and has no P.
+// So the difference between two visits is the number of stops between them, modulo 256.
 //
-// Only visits by the tick's thread count, since these are in order. A thread that records its own goroutine may do so
-// before a visit and its record come after that one.
+// Only visits by the tick's thread count, since these are in order. A thread that records its own
+// goroutine may do so before a visit and its record come after that one.
 
 // stops is what the drain knows of the stops of a goroutine.
 type stops struct {
@@ -26,8 +26,9 @@ type stops struct {
 }
 
 const (
-	// A difference of mostStops or more between two visits may have passed 256: a goroutine that stops as often soon has one. So it may
-	// if so many stops are to be expected as in mostExpected.
+	// A difference of mostStops or more between two visits may have passed 256: a goroutine that
+	// stops as often soon has one. So it may if so many stops are to be expected as in
+	// mostExpected.
 	mostStops, mostExpected = 192, 200
 
 	// After a time longer than trusted, more stops than are expected count as proportionally more.

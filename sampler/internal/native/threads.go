@@ -36,9 +36,9 @@ func Room(n int) error {
 
 var readingLimit sync.Mutex
 
-// maxThreads returns the limit of debug.SetMaxThreads. It can only be read by setting another one, so for a moment there
-// is no limit. A second caller would take that for the limit, hence the mutex. If the program sets a limit in that
-// moment, that one stays.
+// maxThreads returns the limit of debug.SetMaxThreads. It can only be read by setting another one,
+// so for a moment there is no limit. A second caller would take that for the limit, hence the
+// mutex. If the program sets a limit in that moment, that one stays.
 func maxThreads() int {
 	readingLimit.Lock()
 	defer readingLimit.Unlock()

@@ -149,8 +149,9 @@ const answerLimit = 200 * time.Millisecond
 // shortNaps is how many times within waits with its P.
 const shortNaps = 10
 
-// within waits until done returns true, up to limit. It reports whether done returned true. It is for what other threads do without a
-// P. Where many goroutines run, it can take seconds to get a P again, so at first within does not give up its own.
+// within waits until done returns true, up to limit. It reports whether done returned true. It is
+// for what other threads do without a P. Where many goroutines run, it can take seconds to get a P
+// again, so at first within does not give up its own.
 func within(limit time.Duration, done func() bool) bool {
 	nap := unix.Timespec{Nsec: 20_000}
 	for try, end := 0, time.Now().Add(limit); !done(); try++ {
@@ -175,8 +176,8 @@ func (t *ticker) leave() bool {
 }
 
 // stop ends the ticks, the wait and the thread's goroutine. If it returns true, no tick is under
-// way, and no other will be: a signal that is still pending finds that the ticks have ended. If it returns false, the thread has
-// got no core for stopLimit. The goroutine ends when it gets a P.
+// way, and no other will be: a signal that is still pending finds that the ticks have ended. If it
+// returns false, the thread has got no core for stopLimit. The goroutine ends when it gets a P.
 func (t *ticker) stop() bool {
 	atomic.StoreUint32(&t.word, 1) // before leave: when the handler leaves, the system call ends too
 	wake(unsafe.Pointer(&t.word))

@@ -10,12 +10,13 @@ import (
 )
 
 const (
-	// A tick looks at so many movers, and at so many active entries, for each visit that the quota allows. A look at a goroutine whose g
-	// is in the processor's caches takes some 10 ns, one at another goroutine ten times as long or more.
+	// A tick looks at so many movers, and at so many active entries, for each visit that the quota
+	// allows. A look at a goroutine whose g is in the processor's caches takes some 10 ns, one at
+	// another goroutine ten times as long or more.
 	activeLooks = 32
 
-	// Looks go around the still circle in stillTurn, with at least fewLooks at a tick, but they take one part in stillLooksPart of
-	// the budget at most.
+	// Looks go around the still circle in stillTurn, with at least fewLooks at a tick, but they
+	// take one part in stillLooksPart of the budget at most.
 	stillTurn      = 100 * time.Millisecond
 	fewLooks       = 64
 	stillLooksPart = 4
@@ -26,13 +27,13 @@ const (
 	newVisits = 3
 
 	// An entry that has not moved for so many periods, and for so many turns of the looks at the
-	// still circle, is still. It has not to wait for longer than youngRests if it has never moved, and a mover
-	// waits for moverRests at least, unless there are too many.
+	// still circle, is still. It has not to wait for longer than youngRests if it has never moved,
+	// and a mover waits for moverRests at least, unless there are too many.
 	stillPeriods, stillTurns = 20, 4
 	youngRests, moverRests   = 100 * time.Millisecond, 2 * time.Second
 
-	// restFirst is the age at which a rest has its first record, and restBeat the longest time between two, in ns. Those of
-	// different entries come at restPhases different times.
+	// restFirst is the age at which a rest has its first record, and restBeat the longest time
+	// between two, in ns. Those of different entries come at restPhases different times.
 	restFirst, restBeat, restPhases = 1 << 26, 1 << 30, 128
 
 	// longestVisits bounds the time for visits at a tick if ticks are rare.
@@ -56,7 +57,8 @@ func allot(s *shared, quota uint64) {
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.moverAfter)), movers)
 }
 
-// visitSome looks at goroutines, and visits as many of those that have moved as the quota allows for a tick, and new ones.
+// visitSome looks at goroutines, and visits as many of those that have moved as the quota allows
+// for a tick, and new ones.
 //
 //go:nosplit
 //go:norace
@@ -88,8 +90,8 @@ func visitMovers(s *shared, quota uint64) {
 
 var callMovers = visitMovers
 
-// visitNew visits new goroutines, and those that move for the first time. n is the number of visits that movers have
-// left over of the quota. It may make more visits. It is a stage.
+// visitNew visits new goroutines, and those that move for the first time. n is the number of visits
+// that movers have left over of the quota. It may make more visits. It is a stage.
 //
 //go:nosplit
 //go:norace
@@ -104,8 +106,8 @@ func visitNew(s *shared, n, quota uint64) {
 
 var callNew = visitNew
 
-// lookStill looks at still entries. It visits those that have moved, which become movers, and at the beginning of a session
-// those that no visit has recorded yet. It is a stage.
+// lookStill looks at still entries. It visits those that have moved, which become movers, and at
+// the beginning of a session those that no visit has recorded yet. It is a stage.
 //
 //go:nosplit
 //go:norace
@@ -121,10 +123,11 @@ func lookStill(s *shared, quota uint64) {
 
 var callStill = lookStill
 
-// lookTurn looks at the next n entries of a circle that the tick has not visited, or fewer if that takes too long. It visits new
-// goroutines and those that have moved, at most so many as most says. It sets s.visited to their number, s.moved to that
-// of those that have moved, and s.passed to that of all looks. Among movers it ends at the first one that it may not
-// visit, and the next tick begins with that one. It is a stage.
+// lookTurn looks at the next n entries of a circle that the tick has not visited, or fewer if that
+// takes too long. It visits new goroutines and those that have moved, at most so many as most says.
+// It sets s.visited to their number, s.moved to that of those that have moved, and s.passed to that
+// of all looks. Among movers it ends at the first one that it may not visit, and the next tick
+// begins with that one. It is a stage.
 //
 //go:nosplit
 //go:norace
@@ -183,9 +186,10 @@ func lookTurn(s *shared, c *circle, n, most uint64) {
 
 var callLook = lookTurn
 
-// recordDue reports whether a goroutine that rests has a record at this look: at the age of restFirst, when its age doubles, and once
-// a restBeat. One that waits for a lock has a record at each look, which is one of the visits that the tick may make: who holds the
-// lock is found from these.
+// recordDue reports whether a goroutine that rests has a record at this look: at the age of
+// restFirst, when its age doubles, and once a restBeat. One that waits for a lock has a record at
+// each look, which is one of the visits that the tick may make: who holds the lock is found from
+// these.
 //
 //go:nosplit
 //go:norace
@@ -208,10 +212,11 @@ const sweepWords = 3
 // sweepTries is the number of times that sweep tries to visit a goroutine.
 const sweepTries = 4
 
-// sweep records each goroutine of the roster after each call of lookOnce, a rest up to now too. It goes by the numbers of the
-// entries, because these change their circles meanwhile. All are recorded at one tick. If there is not enough
-// room for all their stacks, the next ticks go on, and then it begins anew: a rest takes sweepWords at most. Only of so many
-// goroutines that the ring has no room for their rests, they are recorded at several ticks. It is a stage.
+// sweep records each goroutine of the roster after each call of lookOnce, a rest up to now too. It
+// goes by the numbers of the entries, because these change their circles meanwhile. All are
+// recorded at one tick. If there is not enough room for all their stacks, the next ticks go on, and
+// then it begins anew: a rest takes sweepWords at most. Only of so many goroutines that the ring
+// has no room for their rests, they are recorded at several ticks. It is a stage.
 //
 //go:nosplit
 //go:norace

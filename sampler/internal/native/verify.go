@@ -24,11 +24,13 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// The self-check of Start. Before the source samples the program, it samples two goroutines of its own, a witness, and
-// compares the samples with what public calls of the runtime say of them. Any difference is an error, and then the
-// portable source takes over. Offsets that these samples do not need are checked in verify_offsets.go.
+// The self-check of Start. Before the source samples the program, it samples two goroutines of its
+// own, a witness, and compares the samples with what public calls of the runtime say of them. Any
+// difference is an error, and then the portable source takes over. Offsets that these samples do
+// not need are checked in verify_offsets.go.
 
-// fewTries is how often a check that waits for others looks at least: Start itself may have had no turn all the time.
+// fewTries is how often a check that waits for others looks at least: Start itself may have had no
+// turn all the time.
 const fewTries = 3
 
 // checkSelf compares fields of the calling goroutine's g, m and P with their known values.
@@ -117,7 +119,8 @@ func (n *Source) verify(l *goruntime.Layout) error {
 	n.budget = &cost.Budget{Quota: 64 << 16}
 	first := n.begin(uint64(time.Millisecond))
 	n.s.visitLimit = ^uint64(0)
-	// All entries are in no circle, and ticks check those for living goroutines (outside.go), the waiting one's first.
+	// All entries are in no circle, and ticks check those for living goroutines (outside.go), the
+	// waiting one's first.
 	n.s.met, n.s.probe = n.s.goroutines, uint64(d.roster.index[uint64(w.waitG)])
 	for i := range n.s.met {
 		leaveOut(n.s, i)
@@ -136,7 +139,8 @@ func (n *Source) verify(l *goruntime.Layout) error {
 	return nil
 }
 
-// sampleHere begins the ticks, and drains the ring until both goroutines have been sampled. Its own goroutine is the running one.
+// sampleHere begins the ticks, and drains the ring until both goroutines have been sampled. Its own
+// goroutine is the running one.
 //
 //go:noinline
 func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
@@ -175,9 +179,10 @@ func (n *Source) sampleHere(d *drain, check *checker, first uint64) error {
 	}
 }
 
-// runFor2Ticks keeps the calling goroutine running until there have been two more ticks, or for some milliseconds: the first
-// tick finds the goroutine running, and the second one takes its record. If the goroutine just waited for the ticks, they
-// would hardly find it running: on a busy machine a tick comes when a thread has stopped.
+// runFor2Ticks keeps the calling goroutine running until there have been two more ticks, or for
+// some milliseconds: the first tick finds the goroutine running, and the second one takes its
+// record. If the goroutine just waited for the ticks, they would hardly find it running: on a busy
+// machine a tick comes when a thread has stopped.
 func (n *Source) runFor2Ticks() {
 	ticks := uintptr(unsafe.Pointer(&n.s.ticks))
 	before := mem.LoadAcquire(ticks)
@@ -185,8 +190,8 @@ func (n *Source) runFor2Ticks() {
 	}
 }
 
-// A witness is two goroutines whose stacks, ids and gs are known from public calls: one that waits, and one that runs and
-// has created it.
+// A witness is two goroutines whose stacks, ids and gs are known from public calls: one that waits,
+// and one that runs and has created it.
 type witness struct {
 	stop, up      chan struct{}
 	waitG, runG   uintptr
@@ -257,7 +262,8 @@ func matches(stack, chain calls) bool {
 	})
 }
 
-// A checker is the source.Out of the self-check: it gets the samples and compares them with the witness.
+// A checker is the source.Out of the self-check: it gets the samples and compares them with the
+// witness.
 type checker struct {
 	*witness
 	frames      []tachyon.Frame

@@ -14,8 +14,8 @@ import (
 	"github.com/gotach/profiler/internal/own"
 )
 
-// checkObjects is one of the checks of verifyOffsets: of the fields that say what a goroutine waits for. Goroutines of our own
-// wait for one object of each kind, whose address is known.
+// checkObjects is one of the checks of verifyOffsets: of the fields that say what a goroutine waits
+// for. Goroutines of our own wait for one object of each kind, whose address is known.
 func (n *Source) checkObjects(l *goruntime.Layout) error {
 	var (
 		mutex sync.Mutex
@@ -79,9 +79,9 @@ func (n *Source) checkObjects(l *goruntime.Layout) error {
 	return nil
 }
 
-// parkedOn waits until a goroutine of ours is parked. It reports whether the goroutine's first sudog has the address want and,
-// if also is not 0, the next and last one has also. A sudog has the address of a semaphore in another field than that of a
-// channel; elem says that it is a semaphore.
+// parkedOn waits until a goroutine of ours is parked. It reports whether the goroutine's first
+// sudog has the address want and, if also is not 0, the next and last one has also. A sudog has the
+// address of a semaphore in another field than that of a channel; elem says that it is a semaphore.
 func (n *Source) parkedOn(l *goruntime.Layout, g uintptr, want, also uint64, elem bool) bool {
 	field := l.SudogC
 	if elem {

@@ -72,7 +72,8 @@ func (n *Source) checkSyscall(l *goruntime.Layout) error {
 	if mem.ReadWord(g+l.GBubble) != 0 {
 		return errors.New("a goroutine's synctest bubble is not where it should be")
 	}
-	// GOMAXPROCS may have changed since. The array keeps the Ps that are not used any more, up to its capacity.
+	// GOMAXPROCS may have changed since. The array keeps the Ps that are not used any more, up to
+	// its capacity.
 	p := mem.ReadWord(m + l.MOldP)
 	for range 50 {
 		ptr, _, c := n.drain.roster.allp.Header()
@@ -89,8 +90,8 @@ func (n *Source) checkSyscall(l *goruntime.Layout) error {
 func (n *Source) checkRuns(l *goruntime.Layout) error {
 	g := mem.Getg()
 	seq := func() uint8 { return uint8(mem.ReadWord(g + l.GTrackingSeq)) }
-	// Try often: the goroutine may also be preempted, and move to another P. It stops by sleeping, because after
-	// runtime.Gosched all others would run first.
+	// Try often: the goroutine may also be preempted, and move to another P. It stops by sleeping,
+	// because after runtime.Gosched all others would run first.
 	good := func(count func() bool) bool {
 		for range 50 {
 			if count() {
@@ -123,15 +124,17 @@ func (n *Source) checkRuns(l *goruntime.Layout) error {
 	return nil
 }
 
-// checkTimers checks the numbers of a P's timers, with two that are started and stopped. A new timer also removes stopped ones from
-// the heap's head: so one alone could make another word, less the number of stopped ones, look right.
+// checkTimers checks the numbers of a P's timers, with two that are started and stopped. A new
+// timer also removes stopped ones from the heap's head: so one alone could make another word, less
+// the number of stopped ones, look right.
 func (n *Source) checkTimers(l *goruntime.Layout) error {
 	for range 50 { // the program's timers come and go meanwhile
 		runtime.LockOSThread() // so that nothing else runs with this P, unless the goroutine is preempted
 		p := goruntime.OwnP(l)
 		before := timersOf(p, &l.Offsets)
-		// A channel's timer counts only while a goroutine waits for it. One that is stopped stays in the heap of a P that is not
-		// used any more. Until its time the runtime reports no deadlock, so that is soon.
+		// A channel's timer counts only while a goroutine waits for it. One that is stopped stays
+		// in the heap of a P that is not used any more. Until its time the runtime reports no
+		// deadlock, so that is soon.
 		_, cancelFirst := context.WithTimeout(context.Background(), time.Second)
 		first := timersOf(p, &l.Offsets)
 		_, cancelSecond := context.WithTimeout(context.Background(), time.Second)
@@ -203,13 +206,15 @@ func (n *Source) checkBusy(l *goruntime.Layout) error {
 	return n.checkVDSO(uintptr(mem.ReadWord(mem.Getg() + l.GM)))
 }
 
-// checkPreempt checks that m.signalPending goes from 0 to 1 and back when the runtime preempts a thread. With a wrong
-// offset the handler would not pass on signals that the runtime waits for. Any thread will do. If the program
-// runs nothing, the check has a goroutine of its own to be preempted.
+// checkPreempt checks that m.signalPending goes from 0 to 1 and back when the runtime preempts a
+// thread. With a wrong offset the handler would not pass on signals that the runtime waits for. Any
+// thread will do. If the program runs nothing, the check has a goroutine of its own to be
+// preempted.
 func (n *Source) checkPreempt(l *goruntime.Layout) error {
 	s := n.s
 	pending := func(m uintptr) bool { return uint32(mem.ReadWord(m+l.MSignalPending)) != 0 }
-	// A thread that the runtime has sent a signal answers when it has a core, which can take long beside other programs.
+	// A thread that the runtime has sent a signal answers when it has a core, which can take long
+	// beside other programs.
 	end := n.patience.Wait()
 	wrong := errors.New("a thread's note of a preemption signal is not where it should be")
 	for m := uintptr(mem.ReadWord(mem.Getg() + l.GM)); pending(m); time.Sleep(20 * time.Microsecond) {
@@ -270,8 +275,9 @@ func asyncPreemptOff() bool {
 // probeEvery is the time between two signals of checkVDSO, in ns.
 const probeEvery = 50_000
 
-// checkVDSO checks m.vdsoSP and m.vdsoPC of the calling thread's M. A timer sends signals to the thread, which keeps
-// calling time.Now and so is mostly in the vDSO. The handler reads the fields, in noteProbe.
+// checkVDSO checks m.vdsoSP and m.vdsoPC of the calling thread's M. A timer sends signals to the
+// thread, which keeps calling time.Now and so is mostly in the vDSO. The handler reads the fields,
+// in noteProbe.
 func (n *Source) checkVDSO(m uintptr) error {
 	s := n.s
 	probes := uint64(30) // that must find the thread outside the vDSO, and none inside, if the fields are wrong

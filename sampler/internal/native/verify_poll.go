@@ -15,9 +15,10 @@ import (
 	"github.com/gotach/profiler/internal/own"
 )
 
-// findPoll finds how far above sched.sp a goroutine in [IO wait] has the address of its pollDesc. It checks the fields of
-// the pollDesc too. Goroutines of our own wait for both ends of a pipe. After an error the session does not know which files
-// and connections goroutines wait for, and is otherwise the same.
+// findPoll finds how far above sched.sp a goroutine in [IO wait] has the address of its pollDesc.
+// It checks the fields of the pollDesc too. Goroutines of our own wait for both ends of a pipe.
+// After an error the session does not know which files and connections goroutines wait for, and is
+// otherwise the same.
 func (n *Source) findPoll(l *goruntime.Layout) (polls foundPolls, err error) {
 	n.patience.Pause()
 	var fds [2]int
@@ -36,12 +37,14 @@ func (n *Source) findPoll(l *goruntime.Layout) (polls foundPolls, err error) {
 		return polls, err
 	}
 	for _, found := range read {
-		// The one with the least distance is in the frame of the function that parks, which is the same for all waits.
+		// The one with the least distance is in the frame of the function that parks, which is the
+		// same for all waits.
 		also := slices.IndexFunc(write, func(f pollFound) bool { return f.at == found.at })
 		if also < 0 || found.p%pollAlign != 0 || write[also].p%pollAlign != 0 {
 			continue
 		}
-		// The goroutine that writes must not see that nobody reads any more: the kernel would send SIGPIPE, which the program may handle.
+		// The goroutine that writes must not see that nobody reads any more: the kernel would send
+		// SIGPIPE, which the program may handle.
 		for _, end := range [...]struct {
 			file *os.File
 			p    uint64
@@ -61,9 +64,10 @@ func (n *Source) findPoll(l *goruntime.Layout) (polls foundPolls, err error) {
 // pollFound is where a goroutine's stack has a pollDesc's address: at bytes above sched.sp.
 type pollFound struct{ at, p uint64 }
 
-// pollsOf returns the places of the stack of a goroutine that waits in wait at which it has the address of its
-// pollDesc, with the least distance first. The pollDesc has the goroutine in the given field, and the descriptor. Afterwards the
-// goroutine has ended, or does so when the descriptor is closed.
+// pollsOf returns the places of the stack of a goroutine that waits in wait at which it has the
+// address of its pollDesc, with the least distance first. The pollDesc has the goroutine in the
+// given field, and the descriptor. Afterwards the goroutine has ended, or does so when the
+// descriptor is closed.
 func (n *Source) pollsOf(l *goruntime.Layout, fd int, field uintptr, wait func()) ([]pollFound, error) {
 	tell, ended := make(chan uintptr), make(chan struct{})
 	own.Ordinary(func() {

@@ -156,8 +156,9 @@ func walkParked(s *shared, g uintptr, index uint64) uintptr {
 
 var callWalk = walkParked
 
-// beginRecord reads where a goroutine has stopped, and writes all of its record that comes before the walk. It returns false if
-// the goroutine runs. It is a stage of walkParked. restAt is the address of the rest.
+// beginRecord reads where a goroutine has stopped, and writes all of its record that comes before
+// the walk. It returns false if the goroutine runs. It is a stage of walkParked. restAt is the
+// address of the rest.
 //
 //go:nosplit
 //go:norace

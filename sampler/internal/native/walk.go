@@ -27,8 +27,9 @@ func onCPU(s *shared, g, m uintptr) bool {
 	return false
 }
 
-// recordRunning writes a record of the goroutine that was interrupted on this thread to a slot.
-// It returns the number of words, 0 if there is no such goroutine. If the stack cannot be read, the record has no PCs.
+// recordRunning writes a record of the goroutine that was interrupted on this thread to a slot. It
+// returns the number of words, 0 if there is no such goroutine. If the stack cannot be read, the
+// record has no PCs.
 //
 // It checks that the M belongs to this thread. Then the M and its curg are valid, because an M
 // that has ended has no thread.
@@ -144,8 +145,8 @@ func recordStack(s *shared, rec, ctx uintptr) uintptr {
 
 var callStack = recordStack
 
-// recordSwitched walks a goroutine whose thread is on the system stack: that stack first, and then the goroutine's. It is
-// a stage of recordStack.
+// recordSwitched walks a goroutine whose thread is on the system stack: that stack first, and then
+// the goroutine's. It is a stage of recordStack.
 //
 //go:nosplit
 //go:norace
@@ -204,8 +205,9 @@ func inVDSO(s *shared, m, lo, hi uintptr) bool {
 	return sp >= lo+16 && sp < hi && mem.Load64(sp-8) == mem.Load64(m+s.Off.MVDSOPC)
 }
 
-// walkSystem writes the PCs of a thread that is on its system stack to a record, and then the frame pointer at which the
-// walk ended. It returns the number of PCs, 0 if the thread is on another stack. It is a stage.
+// walkSystem writes the PCs of a thread that is on its system stack to a record, and then the frame
+// pointer at which the walk ended. It returns the number of PCs, 0 if the thread is on another
+// stack. It is a stage.
 //
 //go:nosplit
 //go:norace

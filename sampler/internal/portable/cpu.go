@@ -55,9 +55,9 @@ func (c *cpu) pay(weight time.Duration) bool {
 }
 
 // settle gives the scheduler what goroutines have not used, and writes the rows. passed is the CPU
-// time of all cores since the last look. As much is left for the samples of the next look. After a late look it
-// is as much for some looks: the goroutines of that look may have been given nothing, because less than half
-// of its time was paid for.
+// time of all cores since the last look. As much is left for the samples of the next look. After a
+// late look it is as much for some looks: the goroutines of that look may have been given nothing,
+// because less than half of its time was paid for.
 func (c *cpu) settle(out source.Out, at, passed time.Duration, end bool) {
 	if c.keep = max(passed, c.keep-c.keep/16); end {
 		c.keep = 0

@@ -30,10 +30,10 @@ const (
 //
 // runtime.Stack prints every goroutine while the world is stopped. It goes on formatting when its
 // buffer is full, so a small buffer does not make the stop shorter: a look is taken as a whole or
-// not at all. Besides some 0.1 ms, the time is in proportion to the text: 3 to 4 ns for a byte, whether
-// goroutines are many or stacks are deep. So the next look is expected to take the size of the last
-// text times the cost of a byte. If there was no look, or only with far fewer goroutines, or the last
-// one was refused, a probe estimates the text.
+// not at all. Besides some 0.1 ms, the time is in proportion to the text: 3 to 4 ns for a byte,
+// whether goroutines are many or stacks are deep. So the next look is expected to take the size of
+// the last text times the cost of a byte. If there was no look, or only with far fewer goroutines,
+// or the last one was refused, a probe estimates the text.
 //
 // The limit does not foresee that many stacks become deep between two looks. One look is then
 // longer than the bound, and the next is refused. What does not show in the text is learned from
@@ -51,8 +51,9 @@ type limit struct {
 	again   time.Duration // when the limit probes again after a refusal
 }
 
-// shortest has the time that each of the last looks took, in ns per byte of its text. The shortest is the cost:
-// other programs can only make a look longer. A long look counts only if all of them are long.
+// shortest has the time that each of the last looks took, in ns per byte of its text. The shortest
+// is the cost: other programs can only make a look longer. A long look counts only if all of them
+// are long.
 type shortest [8]float64
 
 func (s *shortest) add(took time.Duration, text int) {
@@ -135,10 +136,10 @@ func (l *limit) looked(n int, pause time.Duration, text int) {
 	l.cost.add(pause, text)
 }
 
-// spent returns the CPU time of the last tick. The time of printing its text counts once for every P,
-// because all Ps are stopped. The rest counts once. The constant restart is added. exact says that the
-// times are CPU time. If they are not, other programs make some ticks seem long. Then printing costs what
-// the last looks say, and the rest no more than printing.
+// spent returns the CPU time of the last tick. The time of printing its text counts once for every
+// P, because all Ps are stopped. The rest counts once. The constant restart is added. exact says
+// that the times are CPU time. If they are not, other programs make some ticks seem long. Then
+// printing costs what the last looks say, and the rest no more than printing.
 func (l *limit) spent(text, procs int, printed, rest time.Duration, exact bool) time.Duration {
 	if !exact {
 		printed = l.cost.of(text)
@@ -147,9 +148,10 @@ func (l *limit) spent(text, procs int, printed, rest time.Duration, exact bool) 
 	return printed*time.Duration(procs) + rest + restart
 }
 
-// probe estimates the text of a look at n goroutines from the depths of all stacks, and measures what printing a
-// byte costs. runtime.GoroutineProfile collects the stacks while the program runs: it stops the world for less than
-// 0.2 ms with a million goroutines. It cannot replace the look, because its records have no goroutine ids.
+// probe estimates the text of a look at n goroutines from the depths of all stacks, and measures
+// what printing a byte costs. runtime.GoroutineProfile collects the stacks while the program runs:
+// it stops the world for less than 0.2 ms with a million goroutines. It cannot replace the look,
+// because its records have no goroutine ids.
 func probe(n int) (text int, perByte float64) {
 	perByte = printByte()
 	records := make([]runtime.StackRecord, n+n/8+16)
@@ -168,8 +170,9 @@ func probe(n int) (text int, perByte float64) {
 	return (frames + 2*got) * frameText, perByte // each goroutine also has a header and a creator
 }
 
-// printByte measures the time of printing one byte, in ns: the shortest of some prints, which are too short for
-// other programs to interrupt all of them. It prints only its own goroutine, so the world is not stopped.
+// printByte measures the time of printing one byte, in ns: the shortest of some prints, which are
+// too short for other programs to interrupt all of them. It prints only its own goroutine, so the
+// world is not stopped.
 func printByte() float64 {
 	const depth, rounds = 32, 9
 	runtime.LockOSThread() // for the thread's clock

@@ -222,8 +222,9 @@ func (s *Source) tick(procs int, last bool) time.Duration {
 
 var numGoroutine = runtime.NumGoroutine // replaced in tests
 
-// count returns the number of goroutines. NumGoroutine counts those that have ended too while a collection frees their stacks. So if
-// the number has more than doubled since the last look, count asks again a moment later.
+// count returns the number of goroutines. NumGoroutine counts those that have ended too while a
+// collection frees their stacks. So if the number has more than doubled since the last look, count
+// asks again a moment later.
 func (s *Source) count() int {
 	n := numGoroutine()
 	if last := s.limit.goroutines; last > 0 && n > 2*last && s.blindAt.Load() == 0 {

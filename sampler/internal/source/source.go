@@ -19,13 +19,14 @@ type Config struct {
 	WaitFrames bool      // a goroutine that does not run gets a leaf frame ("", "[reason]", 0)
 	Start      time.Time // time 0 of all samples; has a monotonic reading
 
-	// Cores returns how many cores the process may use at present. A source calls it from one goroutine at a
-	// time; nil: GOMAXPROCS.
+	// Cores returns how many cores the process may use at present. A source calls it from one
+	// goroutine at a time; nil: GOMAXPROCS.
 	Cores func() float64
 	// Fallback says that another source takes over if this one does not start. Start is
 	// then bounded to a fraction of a second.
 	Fallback bool
-	// MaxPause bounds the time for which one tick may stop the program. A source skips a tick that would take longer.
+	// MaxPause bounds the time for which one tick may stop the program. A source skips a tick that
+	// would take longer.
 	MaxPause time.Duration
 	// Warn reports that samples will be missing although the session goes on. A source calls it
 	// once for each reason, from any goroutine. It may be nil.
@@ -40,8 +41,8 @@ func (c *Config) MayUse() float64 {
 	return c.Cores()
 }
 
-// The words in the leaf frames of goroutines that could run but have no P. The stack of one that has
-// not run yet is that frame and the function that its go statement calls.
+// The words in the leaf frames of goroutines that could run but have no P. The stack of one that
+// has not run yet is that frame and the function that its go statement calls.
 const (
 	Runnable   = "runnable"
 	NotStarted = "runnable, not started"
@@ -120,15 +121,17 @@ type Source interface {
 	// Start checks that the source works here and begins to sample. After an error nothing of
 	// the source is left running.
 	Start(Config, Out) error
-	// Stop ends sampling. It returns when Out has the last sample and no goroutine, thread,
-	// timer, signal handler or mapping of the source is left. Only where goroutines need all cores, some of its goroutines may
-	// not have had their turn after 0.2 s: they do nothing more, and end then.
+	// Stop ends sampling. It returns when Out has the last sample and no goroutine, thread, timer,
+	// signal handler or mapping of the source is left. Only where goroutines need all cores, some
+	// of its goroutines may not have had their turn after 0.2 s: they do nothing more, and end
+	// then.
 	Stop()
-	// Look asks for a sample of every goroutine, also of those that have waited for long. It returns a channel that is
-	// closed before the Batch that has the last of these samples begins. It stays open if the source ends before. Look may be
-	// called at any time after Start.
+	// Look asks for a sample of every goroutine, also of those that have waited for long. It
+	// returns a channel that is closed before the Batch that has the last of these samples begins.
+	// It stays open if the source ends before. Look may be called at any time after Start.
 	Look() <-chan struct{}
-	// Progress returns what files say of the source: its name, native or portable, what it knows of waits and stops, and the counts so
-	// far: ticks, lost samples and the cost. It may be called at any time after Start.
+	// Progress returns what files say of the source: its name, native or portable, what it knows of
+	// waits and stops, and the counts so far: ticks, lost samples and the cost. It may be called at
+	// any time after Start.
 	Progress() tachyon.Progress
 }

@@ -18,14 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A core is the memory that a process had when it ended. The kernel leaves out what is the same in the executable.
+// A core is the memory that a process had when it ended. The kernel leaves out what is the same in
+// the executable.
 type core struct {
 	parts []*elf.Prog // with their addresses, the core's first
 	cut   error       // it is not whole; nil: it is
 }
 
-// OpenCore finds the goroutines of a core file, whose process ran an executable. exe may be "": then it is the file that the core names.
-// Both files stay open.
+// OpenCore finds the goroutines of a core file, whose process ran an executable. exe may be "":
+// then it is the file that the core names. Both files stay open.
 func OpenCore(path, exe string) (*Process, error) {
 	file, fi, err := files.Open(path)
 	if err != nil {
@@ -86,7 +87,8 @@ func openCore(file *os.File, size int64, exe string) (p *Process, err error) {
 	return p, err
 }
 
-// Instant writes what the goroutines of a core did as a profile of one instant, at a time. Each of them has one sample, of 1 µs, which counts it.
+// Instant writes what the goroutines of a core did as a profile of one instant, at a time. Each of
+// them has one sample, of 1 µs, which counts it.
 func (p *Process) Instant(path string, at time.Time) error {
 	const tick = time.Microsecond
 	r := &recorder{Process: p, o: Options{Interval: tick}, start: at, base: uint64(at.UnixMicro()), now: tick, all: true, byG: map[uint64]*known{}}
@@ -104,7 +106,8 @@ func (p *Process) Instant(path string, at time.Time) error {
 	return r.close(cmp.Or(err, r.flush()))
 }
 
-// add adds the parts of a file. They do not overlap in it: otherwise a small file could say that it has any amount of memory.
+// add adds the parts of a file. They do not overlap in it: otherwise a small file could say that it
+// has any amount of memory.
 func (c *core) add(f *elf.File, bias uint64) error {
 	from := len(c.parts)
 	for _, part := range f.Progs {
@@ -153,7 +156,8 @@ func (c *core) readAt(b []byte, addr uint64) int {
 // maxNotes bounds what is read of notes. A thread has about 1 KB.
 const maxNotes = 64 << 20
 
-// notes reads the notes of a core (elf(5), core(5)): the id of its process, registers of threads, what the kernel told it at its start, and which files it had mapped.
+// notes reads the notes of a core (elf(5), core(5)): the id of its process, registers of threads,
+// what the kernel told it at its start, and which files it had mapped.
 func (p *Process) notes(f *elf.File) (auxv, list []byte, err error) {
 	const prStatus, prInfo, auxiliary, fileList, tidAt, pidAt = 1, 3, 6, 0x46494c45, 32, 24
 	for _, part := range f.Progs {
@@ -191,10 +195,12 @@ func (p *Process) notes(f *elf.File) (auxv, list []byte, err error) {
 	return auxv, list, nil
 }
 
-// coreRegisters is where the registers of a thread are in a note: after a struct elf_prstatus' first fields.
+// coreRegisters is where the registers of a thread are in a note: after a struct elf_prstatus'
+// first fields.
 const coreRegisters = 112
 
-// fileAt returns the file that an address is mapped from, given the list of a core, "" if it is not known.
+// fileAt returns the file that an address is mapped from, given the list of a core, "" if it is not
+// known.
 func fileAt(list []byte, addr uint64) string {
 	if len(list) < 16 || le.Uint64(list) > uint64(len(list)-16)/24 {
 		return ""

@@ -22,8 +22,8 @@ type debt struct {
 // maxDebts bounds the debts to a goroutine. More of them are those of an unknown one.
 const maxDebts = 64
 
-// interrupts takes what perf has found since the last tick. At the end of a file it gives away all CPU time of the threads, at the end of all that
-// of the process.
+// interrupts takes what perf has found since the last tick. At the end of a file it gives away all
+// CPU time of the threads, at the end of all that of the process.
 func (r *recorder) interrupts(end bool) {
 	if r.perf == nil {
 		return
@@ -49,8 +49,9 @@ type hit struct {
 	debt
 }
 
-// pay gives away the CPU time of a thread since the last time, as the hits say. What it has used since the last of them, and what the kernel
-// needed for switching, belongs to the last one. On a virtual machine, hits may say more than the thread has used.
+// pay gives away the CPU time of a thread since the last time, as the hits say. What it has used
+// since the last of them, and what the kernel needed for switching, belongs to the last one. On a
+// virtual machine, hits may say more than the thread has used.
 func (r *recorder) pay(t *thread) {
 	sum := time.Duration(0)
 	for i := range r.hits {
@@ -115,8 +116,9 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 	r.hits = append(r.hits, h)
 }
 
-// owner returns the goroutine that a thread was interrupted in, nil if there is none or it is not known. In Go's code a register has
-// the address of the runtime.g. Assembly may use it for other things, and on the system stack it is that of the thread's own g.
+// owner returns the goroutine that a thread was interrupted in, nil if there is none or it is not
+// known. In Go's code a register has the address of the runtime.g. Assembly may use it for other
+// things, and on the system stack it is that of the thread's own g.
 func (r *recorder) owner(t *thread, x *interrupt, c calls) *known {
 	l := r.program.layout
 	if c.root != "" && c.root != "runtime.goexit" {
@@ -138,7 +140,8 @@ func (r *recorder) owner(t *thread, x *interrupt, c calls) *known {
 	if i := slices.IndexFunc(r.spans, func(s span) bool { return x.sp >= s.lo && x.sp < s.hi || base >= s.lo && base < s.hi }); i >= 0 {
 		return r.list[i]
 	}
-	// It is the one that the thread runs now, unless that has changed since. Where t.m is 0, nothing can be read.
+	// It is the one that the thread runs now, unless that has changed since. Where t.m is 0,
+	// nothing can be read.
 	g, _ := r.word(t.m + uint64(l.MCurG))
 	if k := r.byG[g]; k != nil && (c.root == "runtime.goexit" && c.start == r.program.funcs.at(k.start).entry || len(c.pcs) == 0 && k.status&tachyon.Unknown != 0) {
 		return k
@@ -146,7 +149,8 @@ func (r *recorder) owner(t *thread, x *interrupt, c calls) *known {
 	return nil
 }
 
-// base returns where frame pointers lead to from the part of the stack that was copied: from the system stack to that of the goroutine.
+// base returns where frame pointers lead to from the part of the stack that was copied: from the
+// system stack to that of the goroutine.
 func (x *interrupt) base() uint64 {
 	fp := x.fp
 	for range len(x.stack) / 16 {
@@ -211,7 +215,8 @@ func (r *recorder) forgive(k *known) {
 	k.debts = nil
 }
 
-// systemRan adds samples of CPU time of a goroutine of the runtime. Its waits have none: a marker says where CPU time begins.
+// systemRan adds samples of CPU time of a goroutine of the runtime. Its waits have none: a marker
+// says where CPU time begins.
 func (r *recorder) systemRan(k *known, h *head) {
 	if len(k.debts) == 0 {
 		return
@@ -258,8 +263,9 @@ type calls struct {
 	start uint64 // the function that it calls
 }
 
-// interrupted returns the calls of a thread. By the tables of functions it goes as far as the stack was copied, and then along frame
-// pointers, which also lead from the system stack to that of the goroutine.
+// interrupted returns the calls of a thread. By the tables of functions it goes as far as the stack
+// was copied, and then along frame pointers, which also lead from the system stack to that of the
+// goroutine.
 func (t *functions) interrupted(x *interrupt) (c calls) {
 	if t.module(x.pc) == nil {
 		return c
@@ -283,7 +289,8 @@ func (t *functions) interrupted(x *interrupt) (c calls) {
 		case i >= 0:
 			pcs = append(pcs, chain[i+1:]...)
 		case len(pcs) == 2 && len(chain) > 0 && chain[0] == x.pc:
-			// The function has no frame, or not yet. Then the chain leaves out its caller, which was found on the stack.
+			// The function has no frame, or not yet. Then the chain leaves out its caller, which
+			// was found on the stack.
 			pcs = append(pcs, chain[1:]...)
 		}
 	}

@@ -18,9 +18,10 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Which file or connection a goroutine in [IO wait] waits for. As in the native source (sampler/internal/native/pollwaits.go), the goroutine has the
-// address of a runtime.pollDesc on its stack, and the pollDesc has the goroutine's. Its descriptor is open while somebody waits for it, so what the
-// link of it says counts if the goroutine waits in the same way before and after.
+// Which file or connection a goroutine in [IO wait] waits for. As in the native source
+// (sampler/internal/native/pollwaits.go), the goroutine has the address of a runtime.pollDesc on
+// its stack, and the pollDesc has the goroutine's. Its descriptor is open while somebody waits for
+// it, so what the link of it says counts if the goroutine waits in the same way before and after.
 
 const (
 	pollReach      = 768 // a pollDesc's address lies less than so far above the stack pointer
@@ -47,7 +48,8 @@ func newFarEnds() *farEnds {
 // use is one use of a pollDesc.
 type use struct{ fd, seq uint64 }
 
-// descriptor is what was found of a use. PollFDSeq has some 19 bits, so after surelySame the link is read again.
+// descriptor is what was found of a use. PollFDSeq has some 19 bits, so after surelySame the link
+// is read again.
 type descriptor struct {
 	use
 	saw        time.Duration
@@ -55,7 +57,8 @@ type descriptor struct {
 	kind, name string // "": not known
 }
 
-// pollDesc returns the address of the pollDesc of the goroutine at g, given its stack, 0 if there is none.
+// pollDesc returns the address of the pollDesc of the goroutine at g, given its stack, 0 if there
+// is none.
 func (p *Process) pollDesc(g uint64, stack []byte) uint64 {
 	e, l := p.ends, p.program.layout
 	b := make([]byte, pollAlign)
@@ -87,7 +90,8 @@ func (p *Process) pollDesc(g uint64, stack []byte) uint64 {
 	return 0
 }
 
-// uses reads the pollDescs of goroutines, given by their places in the list. It calls each for those that have waited for theirs since their stack was read.
+// uses reads the pollDescs of goroutines, given by their places in the list. It calls each for
+// those that have waited for theirs since their stack was read.
 func (p *Process) uses(list []walk, left []int, each func(w *walk, i int, u use)) {
 	l := p.program.layout
 	p.together(list, left, pollAlign, func(i int) uint64 { return list[i].poll }, func(i int, b []byte) {
@@ -151,9 +155,11 @@ func inodeOf(link string) (inode uint64) {
 	return inode
 }
 
-// The addresses of sockets are in tables that the kernel has in /proc/PID/net, for the network namespace of the process. They have all sockets there, so they
-// are read only if one has no name yet, and for at most a 50th of the time. A socket is known by its inode, which stays the same and is not used again before 2³²
-// others; its descriptor may be another file by now. What the tables do not have, has no name: which path a Unix socket was dialed by, the zone of an IPv6 address,
+// The addresses of sockets are in tables that the kernel has in /proc/PID/net, for the network
+// namespace of the process. They have all sockets there, so they are read only if one has no name
+// yet, and for at most a 50th of the time. A socket is known by its inode, which stays the same and
+// is not used again before 2³² others; its descriptor may be another file by now. What the tables
+// do not have, has no name: which path a Unix socket was dialed by, the zone of an IPv6 address,
 // and a connection that was closed before they were read.
 
 const (
@@ -202,8 +208,8 @@ func (r *recorder) nameSockets() {
 	e.next = r.now + max(tableEvery, tableShare*(monotonic()-begin))
 }
 
-// readTable returns the sockets of a table with wanted inodes, by inode. An inode that has different rows is not known: the path of a Unix socket may have
-// line ends, and so make rows.
+// readTable returns the sockets of a table with wanted inodes, by inode. An inode that has
+// different rows is not known: the path of a Unix socket may have line ends, and so make rows.
 func readTable(table string, from io.Reader, want map[uint64]*descriptor) map[uint64]socket {
 	lines := bufio.NewScanner(io.LimitReader(from, maxSockets))
 	lines.Buffer(make([]byte, 0, 4096), 4096)
@@ -280,7 +286,8 @@ func number(text string, base, bits int) (uint64, bool) {
 	return n, err == nil
 }
 
-// inetAddress parses an address of a table: words in the order of bytes of this machine, and a port.
+// inetAddress parses an address of a table: words in the order of bytes of this machine, and a
+// port.
 func inetAddress(text string) (a netip.AddrPort, ok bool) {
 	host, port, _ := strings.Cut(text, ":")
 	p, ok := number(port, 16, 16)

@@ -40,7 +40,8 @@ func (r *recorder) beginFile(w *writer.Writer, start uint64) error {
 	return w.Provisional(tachyon.KindSession, s)
 }
 
-// next begins a new file. All goroutines have just been looked at, so that they have samples until now in the one before.
+// next begins a new file. All goroutines have just been looked at, so that they have samples until
+// now in the one before.
 func (r *recorder) next() error {
 	if err := r.flushLast(); err != nil {
 		return err

@@ -14,7 +14,8 @@ import (
 	"github.com/gotach/profiler/internal/goruntime"
 )
 
-// functions are the program's own tables of functions (pclntab), of Go 1.18 and later. They are in its memory even if its file is stripped.
+// functions are the program's own tables of functions (pclntab), of Go 1.18 and later. They are in
+// its memory even if its file is stripped.
 type functions struct {
 	mem     *memory
 	layout  *goruntime.Layout
@@ -54,7 +55,8 @@ const maxPlaces = 1 << 18
 // maxTables bounds the tables of all modules, in bytes.
 const maxTables = 512 << 20
 
-// follow adds the module whose runtime.moduledata is at an address, and those after it in the runtime's list.
+// follow adds the module whose runtime.moduledata is at an address, and those after it in the
+// runtime's list.
 func (t *functions) follow(at uint64) error {
 	for at != 0 {
 		b, err := t.mem.bytes(at, uint64(t.layout.ModNext)+8)
@@ -80,7 +82,8 @@ func (t *functions) follow(at uint64) error {
 	return nil
 }
 
-// module returns the one that has the code at an address, nil if there is none. A plugin may have been loaded just now.
+// module returns the one that has the code at an address, nil if there is none. A plugin may have
+// been loaded just now.
 func (t *functions) module(pc uint64) *module {
 	for known := 0; ; {
 		for _, m := range t.modules[known:] {
@@ -96,7 +99,8 @@ func (t *functions) module(pc uint64) *module {
 	}
 }
 
-// function returns module, runtime._func and entry of the function that has an address, 0 if there is none.
+// function returns module, runtime._func and entry of the function that has an address, 0 if there
+// is none.
 func (t *functions) function(pc uintptr) (m *module, at, entry uintptr) {
 	if m = t.module(uint64(pc)); m != nil {
 		at, entry = m.code.Find(&t.layout.Offsets, pc)
@@ -130,7 +134,8 @@ func spanOf(b []byte) goruntime.Span {
 	return goruntime.Span{Lo: address(b), Hi: address(b) + uintptr(len(b))}
 }
 
-// at returns the place of a return address. For the address of the instruction at which a function begins it is that.
+// at returns the place of a return address. For the address of the instruction at which a function
+// begins it is that.
 func (t *functions) at(pc uint64) *place {
 	p := t.cache[pc]
 	if p == nil {
@@ -226,7 +231,8 @@ func shown(name string) string {
 	return name[:i] + "[...]" + name[j+1:]
 }
 
-// wrappers are the numbers (abi.FuncIDWrapper), by version of Go, of functions that the compiler made only to call another one. Tracebacks leave them out.
+// wrappers are the numbers (abi.FuncIDWrapper), by version of Go, of functions that the compiler
+// made only to call another one. Tracebacks leave them out.
 var wrappers = [...]byte{19: 21, 20: 21, 21: 21, 22: 22, 23: 22, 24: 22, 25: 23, 26: 23, 27: 23}
 
 // arm64 says where return addresses are: at the stack pointer.

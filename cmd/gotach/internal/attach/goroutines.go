@@ -13,8 +13,8 @@ import (
 	"github.com/gotach/profiler/internal/goruntime"
 )
 
-// A head is what is read of a runtime.g. A goroutine that has the same motion as before has not run since, unless it stopped running a
-// multiple of 256 times.
+// A head is what is read of a runtime.g. A goroutine that has the same motion as before has not run
+// since, unless it stopped running a multiple of 256 times.
 type head struct {
 	motion
 	lo, hi, lr, since   uint64
@@ -72,7 +72,8 @@ func (p *Process) headOf(g uint64) (h head) {
 // plain returns the status without GScan.
 func (h *head) plain() uint32 { return h.status &^ goruntime.GScan }
 
-// scanned reports whether the collector holds a goroutine, and perhaps moves its stack. In a core nothing moves.
+// scanned reports whether the collector holds a goroutine, and perhaps moves its stack. In a core
+// nothing moves.
 func (p *Process) scanned(h *head) bool { return p.threads == nil && h.status&goruntime.GScan != 0 }
 
 // running reports whether the stack is in use by a thread, so that it cannot be read.
@@ -81,13 +82,15 @@ func (h *head) running() bool {
 	return s == goruntime.GRunning || s == goruntime.GCopying
 }
 
-// onSystemStack reports whether a goroutine uses the CPU on the system stack, as in a GC assist, although its status is waiting: the wait reason shows that.
+// onSystemStack reports whether a goroutine uses the CPU on the system stack, as in a GC assist,
+// although its status is waiting: the wait reason shows that.
 func (h *head) onSystemStack(l *goruntime.Layout) bool {
 	return h.plain() == goruntime.GWaiting && l.System>>(h.reason&63)&1 != 0
 }
 
-// refresh reads the runtime's list of goroutines, and reports whether it has grown. The list and its length are two words, and the runtime
-// may replace both meanwhile: so the length is read before and after the list.
+// refresh reads the runtime's list of goroutines, and reports whether it has grown. The list and
+// its length are two words, and the runtime may replace both meanwhile: so the length is read
+// before and after the list.
 func (p *Process) refresh() (grown bool, err error) {
 	for range 100 {
 		b, err := p.bytes(p.program.allgs, 24)
@@ -123,7 +126,8 @@ func (p *Process) refresh() (grown bool, err error) {
 	return false, nil
 }
 
-// heads reads the heads of goroutines, given by indices of gs, ascending. It calls each for each of them.
+// heads reads the heads of goroutines, given by indices of gs, ascending. It calls each for each of
+// them.
 func (p *Process) heads(indices []int, each func(i int, b []byte)) error {
 	size := headSize(p.program.layout)
 	return p.gather(indices, func(i int) { p.ask(p.gs[i], size) }, func(i int) { each(i, p.next(size)) })
@@ -142,7 +146,8 @@ type walk struct {
 	asked, file *descriptor // what was found of it; the latter counts
 }
 
-// mostCalls bounds the calls of all goroutines together: many of them may have the same memory as stack. A label counts as several.
+// mostCalls bounds the calls of all goroutines together: many of them may have the same memory as
+// stack. A label counts as several.
 const mostCalls, callsOfLabel = 1 << 25, 64
 
 var errCalls = errors.New("its goroutines have more calls than can be kept")
@@ -153,10 +158,11 @@ const (
 	manyTries = 80   // where there is only one reading
 )
 
-// walks reads goroutines again, each with its stack between two readings of its head. If these are the same, and the stack is where the head
-// says, that is what the goroutine did at that instant; if not, the goroutine is tried again. It does so with those that run too:
-// otherwise goroutines would be found running too often, because a system call that ends meanwhile would count as running, and one that
-// begins would not count. A goroutine is read at most so many times.
+// walks reads goroutines again, each with its stack between two readings of its head. If these are
+// the same, and the stack is where the head says, that is what the goroutine did at that instant;
+// if not, the goroutine is tried again. It does so with those that run too: otherwise goroutines
+// would be found running too often, because a system call that ends meanwhile would count as
+// running, and one that begins would not count. A goroutine is read at most so many times.
 func (p *Process) walks(list []walk, most int) error {
 	l := p.program.layout
 	size := headSize(l)
@@ -235,8 +241,8 @@ func (p *Process) walks(list []walk, most int) error {
 	return nil
 }
 
-// Goroutines returns what all goroutines do now, without those of the runtime, ascending by id. It also returns the number of those that
-// moved each time that they were read.
+// Goroutines returns what all goroutines do now, without those of the runtime, ascending by id. It
+// also returns the number of those that moved each time that they were read.
 func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 	if _, err := p.refresh(); err != nil {
 		return nil, 0, err
@@ -287,7 +293,8 @@ func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 	return out, moved, nil
 }
 
-// creator returns a go statement, given the address after it: the function that has the code, and the line of the innermost inlined call there.
+// creator returns a go statement, given the address after it: the function that has the code, and
+// the line of the innermost inlined call there.
 func (p *Process) creator(pc uint64) Frame {
 	at := p.program.funcs.at(pc)
 	if !at.ok || len(at.frames) == 0 {
@@ -321,8 +328,9 @@ const (
 	maxLabelBytes = 4096
 )
 
-// labels reads the labels of the goroutine at g, whose g.labels was ptr. It returns nil if the goroutine has others by then, or
-// if they cannot be read: before Go 1.24 they are a map of the runtime.
+// labels reads the labels of the goroutine at g, whose g.labels was ptr. It returns nil if the
+// goroutine has others by then, or if they cannot be read: before Go 1.24 they are a map of the
+// runtime.
 func (p *Process) labels(g, ptr uint64) map[string]string {
 	if ptr == 0 || p.program.minor < 24 {
 		return nil

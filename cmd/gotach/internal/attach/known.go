@@ -112,7 +112,8 @@ func (r *recorder) emit(k *known, status tachyon.Status) {
 	}
 }
 
-// add adds a sample of a goroutine that stands for its time since the one before, or since the tick before the first.
+// add adds a sample of a goroutine that stands for its time since the one before, or since the tick
+// before the first.
 func (r *recorder) add(k *known, status tachyon.Status, at time.Duration, stack []uint32) {
 	r.tell(k, at)
 	if k.object != nil {
@@ -122,9 +123,10 @@ func (r *recorder) add(k *known, status tachyon.Status, at time.Duration, stack 
 	r.sample(k.id, k.interpreter, status, at, stack)
 }
 
-// A goroutine that has rested for a time is looked at again after at most a part of that time, so the end of each wait is known to that
-// part of it. The looks of goroutines that are neighbours in memory are at the same ticks: then one piece has many of them. Those of different
-// blocks of neighbours are at different ticks.
+// A goroutine that has rested for a time is looked at again after at most a part of that time, so
+// the end of each wait is known to that part of it. The looks of goroutines that are neighbours in
+// memory are at the same ticks: then one piece has many of them. Those of different blocks of
+// neighbours are at different ticks.
 const (
 	restPart = 64
 	maxRest  = 200 * time.Millisecond
@@ -133,8 +135,9 @@ const (
 	phases   = 16
 )
 
-// A goroutine that rests has no sample at most looks: the next one stands for all the time. It has one at these ages, each twice the one before,
-// and then at this distance, for those who read the file meanwhile.
+// A goroutine that rests has no sample at most looks: the next one stands for all the time. It has
+// one at these ages, each twice the one before, and then at this distance, for those who read the
+// file meanwhile.
 const (
 	firstBeat = 64 * time.Millisecond
 	lastBeat  = time.Second
@@ -152,7 +155,8 @@ func (r *recorder) rested(i int) {
 	r.dueAt[i] = (r.now+grid-phase)/grid*grid + phase
 }
 
-// unmoved reports whether what was read of a runtime.g is a goroutine that has not run since its last look.
+// unmoved reports whether what was read of a runtime.g is a goroutine that has not run since its
+// last look.
 func (r *recorder) unmoved(k *known, b []byte) bool {
 	l := r.program.layout
 	return k.live && !k.runs && k.stack != nil && le.Uint32(b[l.GStatus:]) != goruntime.GRunning && motionOf(b, l) == k.motion && le.Uint64(b[l.GLabels:]) == k.labels

@@ -34,7 +34,8 @@ func (m *memory) read(addr uint64, b []byte) error {
 	return m.pieces(b, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}})
 }
 
-// pieces reads pieces of memory in their order, at most maxPieces, to one buffer of their total length.
+// pieces reads pieces of memory in their order, at most maxPieces, to one buffer of their total
+// length.
 func (m *memory) pieces(b []byte, from []unix.RemoteIovec) error {
 	var n int
 	var err error
@@ -52,10 +53,12 @@ func (m *memory) pieces(b []byte, from []unix.RemoteIovec) error {
 	return nil
 }
 
-// mostRead is the most bytes that gather reads at once, and near the most between two pieces that it reads in vain, because a piece more costs more.
+// mostRead is the most bytes that gather reads at once, and near the most between two pieces that
+// it reads in vain, because a piece more costs more.
 const mostRead, near = 4 << 20, 1024
 
-// gather reads memory for each of a list, in few calls. want asks for at most three pieces. take gets them in the same order, by next.
+// gather reads memory for each of a list, in few calls. want asks for at most three pieces. take
+// gets them in the same order, by next.
 func (m *memory) gather(list []int, want, take func(i int)) error {
 	for len(list) > 0 {
 		m.iovs, m.parts, m.size, m.took = m.iovs[:0], m.parts[:0], 0, 0

@@ -13,8 +13,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// together reads pieces of memory that waiting goroutines, given by their places in the list, have addresses of, and after each piece the head of its
-// goroutine again. It calls each with a piece, or with nil if it cannot be read, or if the goroutine has moved since its stack was read.
+// together reads pieces of memory that waiting goroutines, given by their places in the list, have
+// addresses of, and after each piece the head of its goroutine again. It calls each with a piece,
+// or with nil if it cannot be read, or if the goroutine has moved since its stack was read.
 func (p *Process) together(list []walk, left []int, size int, at func(i int) uint64, each func(i int, piece []byte)) {
 	headSize := headSize(p.program.layout)
 	for part := range slices.Chunk(left, maxPieces/4) {
@@ -35,8 +36,9 @@ func (p *Process) together(list []walk, left []int, size int, at func(i int) uin
 	}
 }
 
-// objectsOf reads the addresses of what goroutines wait for, as the native source does (sampler/internal/native/objects.go): from the runtime.sudog at
-// g.waiting, of a select one for each channel. The memory of a sudog stays mapped. What cannot be read has no object.
+// objectsOf reads the addresses of what goroutines wait for, as the native source does
+// (sampler/internal/native/objects.go): from the runtime.sudog at g.waiting, of a select one for
+// each channel. The memory of a sudog stays mapped. What cannot be read has no object.
 func (p *Process) objectsOf(list []walk) {
 	l := p.program.layout
 	sets, size := l.WaitSets(), int(max(l.SudogElem, l.SudogC, l.SudogWaitLink))+8
@@ -110,7 +112,8 @@ func (r *recorder) waitsFor(k *known, w *walk, s *stack) []uint32 {
 // renumber gives the stack of a goroutine the number that its object has now.
 func (r *recorder) renumber(k *known) { k.stack = r.numbered(k, r.objects.Numbered(k.objects)) }
 
-// numbered returns the stack of a goroutine with the number of an object: the line of the wait frame.
+// numbered returns the stack of a goroutine with the number of an object: the line of the wait
+// frame.
 func (r *recorder) numbered(k *known, x *objects.Object) []uint32 {
 	s := k.plain
 	if k.object = x; x == nil {
@@ -125,7 +128,8 @@ func (r *recorder) numbered(k *known, x *objects.Object) []uint32 {
 	return ids
 }
 
-// name names objects that are variables of the program, if its file has symbols. It is read for each such object that is new, which are few.
+// name names objects that are variables of the program, if its file has symbols. It is read for
+// each such object that is new, which are few.
 func (r *recorder) name(list []tachyon.Object) {
 	var addrs []uint64
 	for i := range list {
@@ -151,8 +155,8 @@ func (r *recorder) name(list []tachyon.Object) {
 	}
 }
 
-// collections counts the collections of the program. Each wakes the sweeper before memory is free. While that is awake or not known, there may be
-// one at any time.
+// collections counts the collections of the program. Each wakes the sweeper before memory is free.
+// While that is awake or not known, there may be one at any time.
 func (r *recorder) collections() int64 {
 	if m := r.headOf(r.sweeper).motion; m != r.swept || m.status != goruntime.GWaiting {
 		r.swept = m

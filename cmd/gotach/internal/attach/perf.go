@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// perf has the kernel sample the threads of a process (perf_event_open): each has a task clock, and a stack is taken each time that it has
-// advanced by a period. The threads are not stopped for longer than an interrupt takes.
+// perf has the kernel sample the threads of a process (perf_event_open): each has a task clock, and
+// a stack is taken each time that it has advanced by a period. The threads are not stopped for
+// longer than an interrupt takes.
 type perf struct {
 	pid      int
 	attr     unix.PerfEventAttr
@@ -54,14 +55,17 @@ type interrupt struct {
 const (
 	ringPages  = 4
 	stackBytes = 1024 // of an interrupted thread's stack
-	// The CPU time between two samples of a thread is that between two ticks, within these bounds. The sampler inside a program has the lower one, because of
-	// its kernel. Each sample interrupts the program for some 30 µs on a virtual machine: at 1 ms that were 3 % of its time, and no figure was more exact. Each time
-	// that the kernel switches to the thread, it sets a timer for the next sample. The shorter the period, the more often that has to go to the hardware.
+	// The CPU time between two samples of a thread is that between two ticks, within these bounds.
+	// The sampler inside a program has the lower one, because of its kernel. Each sample interrupts
+	// the program for some 30 µs on a virtual machine: at 1 ms that were 3 % of its time, and no
+	// figure was more exact. Each time that the kernel switches to the thread, it sets a timer for
+	// the next sample. The shorter the period, the more often that has to go to the hardware.
 	leastPeriod, mostPeriod = 4 * time.Millisecond, 10 * time.Millisecond
 	relist                  = 100 * time.Millisecond // how often threads are listed although their number is the same
 )
 
-// openPerf begins to sample the threads of a process that is looked at at an interval. Its error says that this is not allowed, or not possible.
+// openPerf begins to sample the threads of a process that is looked at at an interval. Its error
+// says that this is not allowed, or not possible.
 func openPerf(pid int, interval time.Duration) (*perf, error) {
 	p := &perf{pid: pid, period: min(max(interval, leastPeriod), mostPeriod), threads: map[int]*thread{}, inKernel: true}
 	p.attr = unix.PerfEventAttr{
@@ -90,7 +94,8 @@ func (p *perf) event(tid int) (int, error) {
 	return unix.PerfEventOpen(&p.attr, tid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 }
 
-// list finds threads that are new, and those that have ended. The CPU time of a new one counts from its begin, of those at first from now on.
+// list finds threads that are new, and those that have ended. The CPU time of a new one counts from
+// its begin, of those at first from now on.
 func (p *perf) list(first bool, now time.Duration) error {
 	dir := fmt.Sprintf("/proc/%d/task", p.pid)
 	var st unix.Stat_t

@@ -37,8 +37,9 @@ type Process struct {
 // patience is how long Open waits for a program's runtime to begin.
 const patience = 5 * time.Second
 
-// Open finds the goroutines of a process. Its error says why they cannot be read, and what helps. If the process has just been started,
-// Open waits until the program's runtime has begun, but only until ctx ends.
+// Open finds the goroutines of a process. Its error says why they cannot be read, and what helps.
+// If the process has just been started, Open waits until the program's runtime has begun, but only
+// until ctx ends.
 func Open(ctx context.Context, pid int) (*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -76,8 +77,8 @@ func open(pid int) (*Process, error) {
 	return nil, fmt.Errorf("process %d (%s): %w", pid, p.Name, err)
 }
 
-// ofProcess reads the program of a process. It works with programs that were stripped, deleted or replaced on disk, or are in
-// another mount namespace: /proc/PID/exe is the file itself.
+// ofProcess reads the program of a process. It works with programs that were stripped, deleted or
+// replaced on disk, or are in another mount namespace: /proc/PID/exe is the file itself.
 func (m *memory) ofProcess(name string) (*program, error) {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/exe", m.pid))
 	if err != nil {
@@ -95,8 +96,9 @@ func (m *memory) ofProcess(name string) (*program, error) {
 	return m.load(file, name, 0, entry)
 }
 
-// ofLibrary reads the Go program in a shared library of a process, the first one of several. The library may be in another mount namespace. Only
-// root may open one that was deleted or replaced on disk since it was loaded.
+// ofLibrary reads the Go program in a shared library of a process, the first one of several. The
+// library may be in another mount namespace. Only root may open one that was deleted or replaced on
+// disk since it was loaded.
 func (p *Process) ofLibrary() (found *program, err error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID))
 	if err != nil {
@@ -132,7 +134,8 @@ func (p *Process) ofLibrary() (found *program, err error) {
 	return found, err
 }
 
-// denied returns an error that says why a process may not be read, and what helps. err is the kernel's answer.
+// denied returns an error that says why a process may not be read, and what helps. err is the
+// kernel's answer.
 func denied(pid int, err error) error {
 	what := fmt.Sprintf("process %d may not be read", pid)
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -164,7 +167,8 @@ func denied(pid int, err error) error {
 	return fmt.Errorf("%s (%w); run gotach with sudo", what, errors.Unwrap(err))
 }
 
-// deniedPerf returns an error that says why there are no perf events, and what helps. err is the kernel's answer.
+// deniedPerf returns an error that says why there are no perf events, and what helps. err is the
+// kernel's answer.
 func deniedPerf(err error) error {
 	const what = "what running goroutines call is not known, because the kernel gives no perf events"
 	n := setting("perf_event_paranoid")
@@ -187,7 +191,8 @@ func statusField(status []byte, name string) string {
 	return ""
 }
 
-// threadsOf returns the number of threads of a process that have not ended, and 1 more if the first one of several has.
+// threadsOf returns the number of threads of a process that have not ended, and 1 more if the first
+// one of several has.
 func threadsOf(pid int) int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	n, _ := strconv.Atoi(statusField(status, "Threads"))

@@ -39,8 +39,9 @@ type program struct {
 // errEarly says that the runtime's variables are not there, as before it has begun.
 var errEarly = errors.New("its list of goroutines was not found in its memory")
 
-// load reads the program that a memory belongs to. name is the path of its executable or library as the kernel says it. base is where the library begins; of an executable
-// it is 0, and entry the address at which the program begins.
+// load reads the program that a memory belongs to. name is the path of its executable or library as
+// the kernel says it. base is where the library begins; of an executable it is 0, and entry the
+// address at which the program begins.
 func (m *memory) load(file *os.File, name string, base, entry uint64) (*program, error) {
 	f, err := elf.NewFile(file)
 	if err != nil {
@@ -81,7 +82,8 @@ func (m *memory) load(file *os.File, name string, base, entry uint64) (*program,
 	return p, m.findLists(p, variables)
 }
 
-// entryOf returns where a program begins, given what the kernel told it at its start (auxv). 0: it does not say.
+// entryOf returns where a program begins, given what the kernel told it at its start (auxv). 0: it
+// does not say.
 func entryOf(auxv []byte) uint64 {
 	const atEntry = 9
 	for ; len(auxv) >= 16; auxv = auxv[16:] {
@@ -98,11 +100,13 @@ type span struct{ lo, hi uint64 }
 // maxVariables bounds what is read of a program's variables, in bytes.
 const maxVariables = 256 << 20
 
-// maxProcs is the most Ps that a program is taken to have. A P has at least sizeOfP bytes, most of them queues and buffers.
+// maxProcs is the most Ps that a program is taken to have. A P has at least sizeOfP bytes, most of
+// them queues and buffers.
 const maxProcs, sizeOfP = 1 << 12, 1 << 12
 
-// findModule finds runtime.firstmoduledata in the part of the program's variables that its file has. It begins with the address of the table of
-// functions. findModule returns the variables that can hold pointers.
+// findModule finds runtime.firstmoduledata in the part of the program's variables that its file
+// has. It begins with the address of the table of functions. findModule returns the variables that
+// can hold pointers.
 func (m *memory) findModule(p *program, data []span, table uint64) (variables []span, err error) {
 	l := p.layout
 	errAt := m.search(data, int(l.ModNext+8), func(module uint64, b []byte) bool {
@@ -121,7 +125,8 @@ func (m *memory) findModule(p *program, data []span, table uint64) (variables []
 	return variables, err
 }
 
-// search passes on the words of parts of memory, each with size bytes from there on, until each returns true.
+// search passes on the words of parts of memory, each with size bytes from there on, until each
+// returns true.
 func (m *memory) search(parts []span, size int, each func(at uint64, b []byte) bool) error {
 	const step = 1 << 20
 	part := make([]byte, step+size)
@@ -141,9 +146,11 @@ func (m *memory) search(parts []span, size int, each func(at uint64, b []byte) b
 	return nil
 }
 
-// findLists finds runtime.allgs and what may be runtime.allp. runtime.allgs is the slice whose first element is goroutine 1, which the runtime makes first. While the collector
-// marks there is a second slice of the same array (work.stackRoots), whose capacity is only its length. So of all slices that
-// are found, allgs is the one that has the largest capacity when they are looked at again. If two have, the collector is not done.
+// findLists finds runtime.allgs and what may be runtime.allp. runtime.allgs is the slice whose
+// first element is goroutine 1, which the runtime makes first. While the collector marks there is a
+// second slice of the same array (work.stackRoots), whose capacity is only its length. So of all
+// slices that are found, allgs is the one that has the largest capacity when they are looked at
+// again. If two have, the collector is not done.
 func (m *memory) findLists(p *program, variables []span) error {
 	l := p.layout
 	var found []uint64
@@ -178,7 +185,8 @@ func (m *memory) findLists(p *program, variables []span) error {
 	return nil
 }
 
-// areGoroutines reports whether three words are a slice of goroutines, the first of which has the number 1 unless it has ended. It looks at some.
+// areGoroutines reports whether three words are a slice of goroutines, the first of which has the
+// number 1 unless it has ended. It looks at some.
 func (m *memory) areGoroutines(slice []byte, p *program) bool {
 	array, n, c := le.Uint64(slice), le.Uint64(slice[8:]), le.Uint64(slice[16:])
 	if array < 4096 || array&7 != 0 || array>>56 != 0 || n < 2 || n > c || c > 1<<26 {
@@ -213,8 +221,8 @@ func (m *memory) areGoroutines(slice []byte, p *program) bool {
 	return err == nil && alive
 }
 
-// areProcs reports whether three words are a slice of Ps, which have numbers from 0 on. The last element is that of the highest. What it looks at never
-// changes, or only to what it accepts.
+// areProcs reports whether three words are a slice of Ps, which have numbers from 0 on. The last
+// element is that of the highest. What it looks at never changes, or only to what it accepts.
 func (m *memory) areProcs(slice []byte, l *goruntime.Layout) bool {
 	array, n, c := le.Uint64(slice), le.Uint64(slice[8:]), le.Uint64(slice[16:])
 	if array < 4096 || array&7 != 0 || array>>56 != 0 || n < 1 || n > c || c > maxProcs {
@@ -237,7 +245,8 @@ func (m *memory) areProcs(slice []byte, l *goruntime.Layout) bool {
 	return true
 }
 
-// procs returns GOMAXPROCS, 0 if it is not known. A slice of one element may look like the list by chance, a longer one does not.
+// procs returns GOMAXPROCS, 0 if it is not known. A slice of one element may look like the list by
+// chance, a longer one does not.
 func (p *Process) procs() (n int) {
 	for _, at := range p.program.allps {
 		b, err := p.bytes(at, 24)
@@ -248,8 +257,8 @@ func (p *Process) procs() (n int) {
 	return n
 }
 
-// layoutOf returns the layout for a version as the program's build information has it, such as "go1.26.8", and its
-// second number.
+// layoutOf returns the layout for a version as the program's build information has it, such as
+// "go1.26.8", and its second number.
 func layoutOf(version string) (*goruntime.Layout, int, error) {
 	key := goruntime.Release(version)
 	if l := cmp.Or(goruntime.Layouts[key], older[key]); l != nil {

@@ -21,7 +21,8 @@ const (
 	sourceNote = "from outside, without perf events: what running goroutines call is not known, and which of them had a core is guessed from the CPU time of the process"
 )
 
-// session describes the program and how it is recorded, in a file that begins at a time since the begin.
+// session describes the program and how it is recorded, in a file that begins at a time since the
+// begin.
 func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	info := r.program.info
 	r.procs = cmp.Or(r.Process.procs(), r.procs)
@@ -81,7 +82,8 @@ func monotonic() time.Duration { return clock(unix.CLOCK_MONOTONIC) }
 // ownCPU returns the CPU time of this process.
 func ownCPU() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
-// cpuOf returns the CPU time of the process, 0 if it has ended. The clock's number is that of clock_getcpuclockid(3).
+// cpuOf returns the CPU time of the process, 0 if it has ended. The clock's number is that of
+// clock_getcpuclockid(3).
 func (p *Process) cpuOf() time.Duration {
 	const schedule = 2 // CPUCLOCK_SCHED
 	if p.threads != nil {

@@ -15,10 +15,10 @@ import (
 // regs are registers of a thread that has stopped.
 type regs struct{ sp, pc, lr uint64 }
 
-// paused stops a thread, calls f with its registers, and lets it go on (ptrace(2)). It does not call f
-// if the thread has ended, or if another program traces it. A thread that waits for a disk stops when
-// it has what it needs; paused waits for that. If gotach ends meanwhile, the kernel lets the thread go
-// on.
+// paused stops a thread, calls f with its registers, and lets it go on (ptrace(2)). It does not
+// call f if the thread has ended, or if another program traces it. A thread that waits for a disk
+// stops when it has what it needs; paused waits for that. If gotach ends meanwhile, the kernel lets
+// the thread go on.
 func paused(tid int, f func(regs)) {
 	runtime.LockOSThread() // the kernel takes all calls from one thread only
 	defer runtime.UnlockOSThread()
@@ -42,8 +42,8 @@ func paused(tid int, f func(regs)) {
 	_, _, _ = unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(tid), 0, uintptr(signal), 0, 0) // it may have been killed
 }
 
-// thread returns the id of a thread that its runtime knows by an id. The latter is that of the namespace
-// of the process.
+// thread returns the id of a thread that its runtime knows by an id. The latter is that of the
+// namespace of the process.
 func (p *Process) thread(id uint64) int {
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", p.PID, p.tids[id])); err != nil { // it is new, or has ended
 		p.tids = map[uint64]int{}
@@ -60,8 +60,8 @@ func (p *Process) thread(id uint64) int {
 	return p.tids[id]
 }
 
-// stopped returns the calls of a goroutine that runs, nil if they are not known. In a core its thread
-// has stopped; a process's thread is stopped meanwhile.
+// stopped returns the calls of a goroutine that runs, nil if they are not known. In a core its
+// thread has stopped; a process's thread is stopped meanwhile.
 func (p *Process) stopped(g uint64, h head) []uint64 {
 	m, _ := p.word(g + uint64(p.program.layout.GM)) // what cannot be read is no thread's
 	tid, _ := p.word(m + uint64(p.program.layout.MProcID))
@@ -94,8 +94,8 @@ func (p *Process) atHome(m uint64, r regs, h *head) bool {
 	return r.sp >= h.lo && r.sp < h.hi || r.sp >= system.lo && r.sp < system.hi
 }
 
-// stackFrom returns the stack of a goroutine from where its thread is on it, and sets h to that place.
-// If the thread is elsewhere, that is where it has left the goroutine's stack.
+// stackFrom returns the stack of a goroutine from where its thread is on it, and sets h to that
+// place. If the thread is elsewhere, that is where it has left the goroutine's stack.
 func (p *Process) stackFrom(h *head, r regs) []byte {
 	if r.sp >= h.lo && r.sp < h.hi {
 		h.sp, h.pc, h.lr = r.sp, r.pc+1, r.lr // as if it were a return address
@@ -110,8 +110,9 @@ func (p *Process) stackFrom(h *head, r regs) []byte {
 	return b
 }
 
-// signalled returns the registers that a thread had when a signal interrupted it on a goroutine's stack, given where it is on the signal's
-// stack. The kernel has put them there, after place and size of the signal's stack (sigaltstack(2)). Another signal may have interrupted the handler.
+// signalled returns the registers that a thread had when a signal interrupted it on a goroutine's
+// stack, given where it is on the signal's stack. The kernel has put them there, after place and
+// size of the signal's stack (sigaltstack(2)). Another signal may have interrupted the handler.
 func (p *Process) signalled(sp uint64, h *head) (r regs) {
 	const most = 1 << 20 // bytes of such a stack; Go has 32 KB
 	for at := sp &^ 7; at < sp+most; at += 8 {

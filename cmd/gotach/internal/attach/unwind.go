@@ -16,8 +16,9 @@ const (
 	broken               // not a stack: it changed meanwhile
 )
 
-// unwind appends the addresses of a stack's calls to pcs, innermost first: the instruction that is next, and return addresses. b is the
-// stack from h.sp on. As the runtime does, it goes by the sizes of frames in the tables of functions.
+// unwind appends the addresses of a stack's calls to pcs, innermost first: the instruction that is
+// next, and return addresses. b is the stack from h.sp on. As the runtime does, it goes by the
+// sizes of frames in the tables of functions.
 func (t *functions) unwind(pcs []uint64, h *head, b []byte) ([]uint64, ending) {
 	pc, at := h.pc, uint64(0)
 	size := h.hi - h.sp
@@ -51,7 +52,8 @@ func (t *functions) unwind(pcs []uint64, h *head, b []byte) ([]uint64, ending) {
 	return pcs, whole
 }
 
-// frames returns the calls at addresses, as the runtime prints them: without wrappers and without runtime.goexit.
+// frames returns the calls at addresses, as the runtime prints them: without wrappers and without
+// runtime.goexit.
 func (t *functions) frames(pcs []uint64) []Frame {
 	out := []Frame{}
 	panics := false
@@ -68,8 +70,9 @@ func (t *functions) frames(pcs []uint64) []Frame {
 	return out
 }
 
-// begins returns the function that a goroutine begins with, which has not run yet. For go f(x) the runtime has a wrapper that the compiler
-// made; begins returns f, or the go statement if the wrapper's call cannot be told, as with an interface's method.
+// begins returns the function that a goroutine begins with, which has not run yet. For go f(x) the
+// runtime has a wrapper that the compiler made; begins returns f, or the go statement if the
+// wrapper's call cannot be told, as with an interface's method.
 func (p *Process) begins(h *head) Frame {
 	t, entry := &p.program.funcs, h.start
 	for range 4 { // a wrapper may call a wrapper
@@ -88,8 +91,9 @@ func (p *Process) begins(h *head) Frame {
 	return p.creator(h.gopc)
 }
 
-// callee returns the entry of the function that a wrapper calls, or the call itself if it is inlined. The wrapper's arguments are computed
-// before the goroutine begins, so the first call is the right one, except for calls of the runtime that the compiler adds.
+// callee returns the entry of the function that a wrapper calls, or the call itself if it is
+// inlined. The wrapper's arguments are computed before the goroutine begins, so the first call is
+// the right one, except for calls of the runtime that the compiler adds.
 func (t *functions) callee(wrapper uint64) (entry uint64, inlined *Frame) {
 	code := make([]byte, 1<<12)
 	if t.mem.read(wrapper, code) != nil {

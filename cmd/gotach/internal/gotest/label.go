@@ -17,7 +17,8 @@ const (
 	testLabel    = "test"
 )
 
-// runners are the functions of package testing that call tests, benchmarks, fuzz targets and examples.
+// runners are the functions of package testing that call tests, benchmarks, fuzz targets and
+// examples.
 var runners = []string{"testing.tRunner", "testing.(*B).runN", "testing.fRunner", "testing.runExample"}
 
 // testNames matches the names of tests and of functions in them, such as example.com/m.TestA.func1.
@@ -49,7 +50,8 @@ func (l *labelled) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	}
 }
 
-// newLabelled reads the profile of a process once. In each stack the function that a runner calls is the test.
+// newLabelled reads the profile of a process once. In each stack the function that a runner calls
+// is the test.
 func newLabelled(s *reader.Reader, importPath string) (*labelled, error) {
 	m, err := s.Metadata()
 	if err != nil {
@@ -93,7 +95,8 @@ func newLabelled(s *reader.Reader, importPath string) (*labelled, error) {
 	return l, nil
 }
 
-// read finds the tests of the stacks of all goroutines, and of the main one over time. It returns which goroutines have samples.
+// read finds the tests of the stacks of all goroutines, and of the main one over time. It returns
+// which goroutines have samples.
 func (t *tests) read(s *reader.Reader) (seen map[uint64]bool, err error) {
 	frames := s.Frames()
 	runs, called := make([]bool, len(frames)), make([]string, len(frames))
@@ -129,7 +132,8 @@ func (t *tests) read(s *reader.Reader) (seen map[uint64]bool, err error) {
 	return seen, nil
 }
 
-// mainGoroutine runs examples, one after the other. All other goroutines belong to one test at most.
+// mainGoroutine runs examples, one after the other. All other goroutines belong to one test at
+// most.
 const mainGoroutine = 1
 
 // A mainSpan is what the main goroutine runs from a time on, in µs since the start.
@@ -146,8 +150,9 @@ type tests struct {
 	of    map[uint64]string // what test has found
 }
 
-// test returns the test that a goroutine belonged to at a time. That is the test of the goroutine that started it, so a subtest's
-// goroutine belongs to the whole test. If that goroutine has no sample, its own stack tells, or the function that started it.
+// test returns the test that a goroutine belonged to at a time. That is the test of the goroutine
+// that started it, so a subtest's goroutine belongs to the whole test. If that goroutine has no
+// sample, its own stack tells, or the function that started it.
 func (t *tests) test(id, at uint64) (name string) {
 	if id == mainGoroutine {
 		for _, s := range t.main {

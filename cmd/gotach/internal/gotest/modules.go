@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// requirement makes the copy of the profiler known to the build, without a change of the module's own files: go test
-// gets a copy of go.mod, or of go.work, that names it. It sets r.modFlags or variables in r.env.
+// requirement makes the copy of the profiler known to the build, without a change of the module's
+// own files: go test gets a copy of go.mod, or of go.work, that names it. It sets r.modFlags or
+// variables in r.env.
 func (r *run) requirement(source string) error {
 	if work := r.goenv.GOWORK; work != "" && work != "off" {
 		return r.workspace(work, source)
@@ -55,8 +56,8 @@ func (r *run) requirement(source string) error {
 	}
 	switch {
 	case vendored:
-		// The vendor directory has no copy of the profiler, and cannot get one. The module cache has the
-		// same versions, if it has them.
+		// The vendor directory has no copy of the profiler, and cannot get one. The module cache
+		// has the same versions, if it has them.
 		r.modFlags = append(r.modFlags, "-mod=mod")
 		list := append(append([]string{"list", "-deps", "-test"}, r.modFlags...), r.line.build...)
 		if _, err := r.gocmdEnv([]string{"GOPROXY=off"}, append(list, r.line.packages...)...); err != nil {

@@ -11,7 +11,8 @@ import (
 	"slices"
 )
 
-// generatedName is the name of the file that each package under test gets. It exists only in the overlay.
+// generatedName is the name of the file that each package under test gets. It exists only in the
+// overlay.
 const generatedName = "zz_gotach_test.go"
 
 // A package without a TestMain gets this one, which finishes the profile.
@@ -56,8 +57,8 @@ func (o *overlay) merge(path, dir string) error {
 	return nil
 }
 
-// addTo adds the generated file to a package. The profile begins in its init function. The package may have declared
-// the names of packages that are imported here, so these get others.
+// addTo adds the generated file to a package. The profile begins in its init function. The package
+// may have declared the names of packages that are imported here, so these get others.
 func (o *overlay) addTo(p *listedPackage) error {
 	name := p.Name
 	if len(p.TestGoFiles) == 0 {

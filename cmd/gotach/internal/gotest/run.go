@@ -1,15 +1,16 @@
 // Package gotest runs go test so that all test binaries are profiled, and makes one profile of all.
 //
-// Nothing is written into the module under test, and it need not require gotach. The go command gets an
-// overlay: each package under test gets a test file more, which begins the profile, and ends it in a TestMain if the
-// package has none. The profile of a package with a TestMain stays unfinished; it is read with its journal.
-// The file imports the profiler. That is a copy of its source,
-// with the packages that it needs, in one module of its own that requires no other: so the
-// versions of the modules under test stay the same. A copy of go.mod (-modfile) or of go.work names it.
+// Nothing is written into the module under test, and it need not require gotach. The go command
+// gets an overlay: each package under test gets a test file more, which begins the profile, and
+// ends it in a TestMain if the package has none. The profile of a package with a TestMain stays
+// unfinished; it is read with its journal. The file imports the profiler. That is a copy of its
+// source, with the packages that it needs, in one module of its own that requires no other: so the
+// versions of the modules under test stay the same. A copy of go.mod (-modfile) or of go.work names
+// it.
 //
-// Each process writes a file into a temporary directory, and beside it which package it tests.
-// A goroutine gets the labels "package" and "test": a test's own goroutine by its stack, and those that
-// descend from it by go statements. The tests see no other environment.
+// Each process writes a file into a temporary directory, and beside it which package it tests. A
+// goroutine gets the labels "package" and "test": a test's own goroutine by its stack, and those
+// that descend from it by go statements. The tests see no other environment.
 package gotest
 
 import (
@@ -49,8 +50,9 @@ type Result struct {
 // A UsageError says that the arguments are wrong.
 type UsageError struct{ error }
 
-// Run runs go test and writes the profile. go test's output is passed on as it is. An error means that go test was not
-// run, or that there is no profile of it; in the second case Result.Code is go test's exit code.
+// Run runs go test and writes the profile. go test's output is passed on as it is. An error means
+// that go test was not run, or that there is no profile of it; in the second case Result.Code is go
+// test's exit code.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	line, err := parse(o.Args)
 	if err != nil {
@@ -223,8 +225,8 @@ func (r *run) execute(cmd *exec.Cmd) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	// A terminal has sent its interrupt to go test and its tests too. Other senders have not, and go test does not pass
-	// it on: it waits for the tests.
+	// A terminal has sent its interrupt to go test and its tests too. Other senders have not, and
+	// go test does not pass it on: it waits for the tests.
 	ended := make(chan struct{})
 	stop := context.AfterFunc(r.ctx, func() {
 		_ = cmd.Process.Signal(os.Interrupt)

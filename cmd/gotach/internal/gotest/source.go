@@ -23,9 +23,9 @@ import (
 	"strings"
 )
 
-// The profiler is linked into the test binaries as a module of its own, with copies of the packages that it needs of
-// other modules. The paths of all these packages are changed. So the module under test
-// gets no other version of anything, and may use the same modules itself.
+// The profiler is linked into the test binaries as a module of its own, with copies of the packages
+// that it needs of other modules. The paths of all these packages are changed. So the module under
+// test gets no other version of anything, and may use the same modules itself.
 const (
 	profilerPath = "github.com/gotach/profiler"
 	copyPath     = "gotach.test" // the module; no module with this name can be published
@@ -43,7 +43,8 @@ var copied = []struct{ path, as string }{
 // version, because a module may not require one with a higher version.
 const language = "go1.25"
 
-// hiddenStart takes the place of own/start.go in the copy, so that tests do not see the profiler's goroutines.
+// hiddenStart takes the place of own/start.go in the copy, so that tests do not see the profiler's
+// goroutines.
 //
 //go:embed start.go.txt
 var hiddenStart []byte
@@ -60,8 +61,8 @@ import "` + copyPath + `/profiler/internal/gotest/hook"
 var Start, Stop = hook.Start, hook.Stop
 `
 
-// copySource makes the copy for a system, below the directory cache, and returns its directory. If there is one
-// already, it is used again: its name depends on the content.
+// copySource makes the copy for a system, below the directory cache, and returns its directory. If
+// there is one already, it is used again: its name depends on the content.
 func copySource(ctx context.Context, cache, goos, goarch string) (string, error) {
 	c := &copying{ctx: ctx, goos: goos, goarch: goarch, roots: map[string]string{}, files: map[string][]byte{}, done: map[string]bool{}}
 	if err := c.add(profilerPath + "/internal/gotest/hook"); err != nil {
@@ -145,7 +146,8 @@ func (c *copying) add(importPath string) error {
 	return nil
 }
 
-// moduleOf returns the module of a package, and its path in the copy. It returns "" for packages of other modules.
+// moduleOf returns the module of a package, and its path in the copy. It returns "" for packages of
+// other modules.
 func moduleOf(importPath string) (module, as string) {
 	for _, m := range copied {
 		if importPath == m.path || strings.HasPrefix(importPath, m.path+"/") {
@@ -173,8 +175,8 @@ func (c *copying) builds(name string) bool {
 	return true
 }
 
-// The go command takes these words at the end of a file's name for systems and architectures. The copy
-// would work without this list, but it would be five times as large.
+// The go command takes these words at the end of a file's name for systems and architectures. The
+// copy would work without this list, but it would be five times as large.
 var (
 	systems       = strings.Fields("aix android darwin dragonfly freebsd illumos ios js linux netbsd openbsd plan9 solaris wasip1 windows zos")
 	architectures = strings.Fields("386 amd64 arm arm64 loong64 mips mips64 mips64le mipsle ppc64 ppc64le riscv64 s390x sparc64 wasm")
@@ -234,8 +236,8 @@ func (c *copying) write(cache string) (string, error) {
 	return dir, nil
 }
 
-// moduleDir returns the directory with the source of a module: the profiler itself where it was built or
-// in the version of this program, others in the version that the profiler requires.
+// moduleDir returns the directory with the source of a module: the profiler itself where it was
+// built or in the version of this program, others in the version that the profiler requires.
 func (c *copying) moduleDir(module string) (string, error) {
 	version := ""
 	if module == profilerPath {

@@ -15,7 +15,8 @@ type process struct {
 	errors     []string
 }
 
-// readProcess reads the file PATH.tests. Package hook (internal/gotest/hook) writes and describes it. The last line of a killed process may be cut off.
+// readProcess reads the file PATH.tests. Package hook (internal/gotest/hook) writes and describes
+// it. The last line of a killed process may be cut off.
 func readProcess(path string) (*process, error) {
 	f, err := os.Open(path + ".tests")
 	if err != nil {

@@ -62,8 +62,8 @@ var kinds = [...]string{"goroutine", "runtime", "process"}
 
 const minute = 60 * 1_000_000 // µs
 
-// maxPieces bounds the pieces of one sample. Samples that are longer than so many minutes are those of damaged files,
-// or of long pauses between two files. They are not divided.
+// maxPieces bounds the pieces of one sample. Samples that are longer than so many minutes are those
+// of damaged files, or of long pauses between two files. They are not divided.
 const maxPieces = 24 * 60
 
 func newCollector(src *stream.Source, o *Options, dir string) (*collector, error) {

@@ -1,16 +1,17 @@
 // Package parquet writes profiles as columns for databases, in Parquet files. It only writes them.
 //
-// A profile becomes two files with one name in two directories, so that the files of many processes together are
-// two tables:
+// A profile becomes two files with one name in two directories, so that the files of many processes
+// together are two tables:
 //
 //	DIR/runs/NAME.parquet    a row for each run; see [Run]
 //	DIR/stacks/NAME.parquet  a row for each stack of these runs; see [Stack]
 //
-// A run is a stretch of time in which a goroutine had one stack, one state and the same labels. Runs are divided
-// at full minutes, so a query for some minutes or hours needs only the column start_time, and its sums are exact.
+// A run is a stretch of time in which a goroutine had one stack, one state and the same labels.
+// Runs are divided at full minutes, so a query for some minutes or hours needs only the column
+// start_time, and its sums are exact.
 //
-// NAME says host, process and time. The same profile always gets the same name, so a file that is written twice replaces
-// itself. A file of stacks appears before the runs that refer to it.
+// NAME says host, process and time. The same profile always gets the same name, so a file that is
+// written twice replaces itself. A file of stacks appears before the runs that refer to it.
 //
 // Only the command links this package: it adds the format to the table of package formats.
 package parquet
@@ -40,19 +41,21 @@ type Run struct {
 	Wall  int64 `parquet:"wall_ns,delta"`
 	CPU   int64 `parquet:"cpu_ns,delta"` // the part of Wall on a CPU
 
-	// Kind is "goroutine", "runtime" for one of the runtime's own goroutines, or "process" for what no goroutine
-	// has: CPU time of other threads, and time without samples. The latter has the start and the end of its file.
+	// Kind is "goroutine", "runtime" for one of the runtime's own goroutines, or "process" for what
+	// no goroutine has: CPU time of other threads, and time without samples. The latter has the
+	// start and the end of its file.
 	Kind        string `parquet:"kind,dict"`
 	Goroutine   int64  `parquet:"goroutine,delta"`   // id; 0: none
 	Creator     string `parquet:"creator,dict"`      // the function that created the goroutine; "": unknown
 	CreatorSite string `parquet:"creator_site,dict"` // file:line of its go statement
 
-	// State is "running", "no core", "runnable", "syscall", "syscall on CPU", "C", "C on CPU", "waiting" or "not seen".
-	// Reason says what a waiting goroutine waits for, in the runtime's words, such as "chan receive"; "": unknown.
+	// State is "running", "no core", "runnable", "syscall", "syscall on CPU", "C", "C on CPU",
+	// "waiting" or "not seen". Reason says what a waiting goroutine waits for, in the runtime's
+	// words, such as "chan receive"; "": unknown.
 	State  string `parquet:"state,dict"`
 	Reason string `parquet:"reason,dict"`
-	// Object names what it waits for, such as "main.mu" or "Mutex in cache.Get". Names are the same on all hosts.
-	// ObjectID tells objects of one process apart; 0: unknown.
+	// Object names what it waits for, such as "main.mu" or "Mutex in cache.Get". Names are the same
+	// on all hosts. ObjectID tells objects of one process apart; 0: unknown.
 	Object   string `parquet:"object,dict"`
 	ObjectID int32  `parquet:"object_id,dict"`
 
@@ -62,14 +65,15 @@ type Run struct {
 	SpanID  string            `parquet:"span_id,dict"`  // the label span_id; "": none
 }
 
-// A Stack is a row of the table stacks. It is in the file of each profile that has it, so a query over many files has
-// to take one of equal rows.
+// A Stack is a row of the table stacks. It is in the file of each profile that has it, so a query
+// over many files has to take one of equal rows.
 type Stack struct {
 	Stack  int64   `parquet:"stack,delta"`
 	Frames []Frame `parquet:"frames,list"` // innermost first
 }
 
-// A Frame is a place in the source. A wait has a frame of its own, without a file, such as "[chan receive]".
+// A Frame is a place in the source. A wait has a frame of its own, without a file, such as
+// "[chan receive]".
 type Frame struct {
 	Function string `parquet:"function,dict"`
 	File     string `parquet:"file,dict"`
@@ -109,9 +113,10 @@ func init() {
 	})
 }
 
-// Write writes a profile into a directory, which it creates if needed, and returns when both files are on the disk.
-// It reads all samples of the source once. Memory is bounded as that of the source is: it keeps the different
-// stacks, but not the runs, of which it sorts so many at a time, with a temporary file. After an error there are no new files of runs.
+// Write writes a profile into a directory, which it creates if needed, and returns when both files
+// are on the disk. It reads all samples of the source once. Memory is bounded as that of the source
+// is: it keeps the different stacks, but not the runs, of which it sorts so many at a time, with a
+// temporary file. After an error there are no new files of runs.
 func Write(dir string, src *stream.Source, o Options) (Files, error) {
 	c, err := newCollector(src, &o, dir)
 	if err != nil {

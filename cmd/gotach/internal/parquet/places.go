@@ -146,7 +146,8 @@ func (t *stacks) use(stack uint32) {
 	t.used[stack] = true
 }
 
-// frame returns a frame as it is in the files: without the number of an object, which differs from process to process.
+// frame returns a frame as it is in the files: without the number of an object, which differs from
+// process to process.
 func (t *stacks) frame(frame uint32) tachyon.Frame {
 	f := t.src.Frames()[frame]
 	if reader.IsObject(&f) {
@@ -155,8 +156,8 @@ func (t *stacks) frame(frame uint32) tachyon.Frame {
 	return f
 }
 
-// hash returns the hash of a stack: 64 bits, made of the texts and lines of all its frames. It must never change,
-// because files of several versions of gotach are one table.
+// hash returns the hash of a stack: 64 bits, made of the texts and lines of all its frames. It must
+// never change, because files of several versions of gotach are one table.
 func (t *stacks) hash(stack uint32) int64 {
 	if n := len(t.src.Stacks()) - len(t.hashes); n > 0 {
 		t.hashes = append(t.hashes, make([]int64, n)...)

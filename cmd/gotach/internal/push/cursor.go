@@ -17,9 +17,10 @@ import (
 	"github.com/gotach/profiler/internal/infile"
 )
 
-// A cursor remembers in a file what a target has. The file has a line of JSON for each fact, the latest one for a
-// file counts. Lines are appended; when there are many old ones, a new file replaces the old one in one step. A line that is
-// lost or torn, by a crash or a full disk, means that a file is sent again.
+// A cursor remembers in a file what a target has. The file has a line of JSON for each fact, the
+// latest one for a file counts. Lines are appended; when there are many old ones, a new file
+// replaces the old one in one step. A line that is lost or torn, by a crash or a full disk, means
+// that a file is sent again.
 type cursor struct {
 	dir    *folder
 	name   string // of the file
@@ -103,7 +104,8 @@ func (c *cursor) claim() error {
 	if err != nil {
 		return err
 	}
-	// Who may write to it could say that files were sent; a second name may be that of another file.
+	// Who may write to it could say that files were sent; a second name may be that of another
+	// file.
 	if err = onlyOurs(info); err == nil && !oneName(info) {
 		err = errors.New("the file has several names")
 	}
@@ -180,8 +182,8 @@ func (c *cursor) done(e entry) bool {
 	return k != nil && k.same(e)
 }
 
-// keep forgets files that are not in the list and were not in the one before. Until then they may have got another
-// name.
+// keep forgets files that are not in the list and were not in the one before. Until then they may
+// have got another name.
 func (c *cursor) keep(entries []entry) {
 	there := make(map[string]bool, len(entries))
 	for _, e := range entries {
@@ -204,8 +206,8 @@ func (c *cursor) keep(entries []entry) {
 	}
 }
 
-// write remembers facts. If they cannot be saved, they are only in memory, and the error says why: then the next write
-// tries to save all.
+// write remembers facts. If they cannot be saved, they are only in memory, and the error says why:
+// then the next write tries to save all.
 func (c *cursor) write(lines ...line) error {
 	var b []byte
 	for i := range lines {
@@ -264,8 +266,8 @@ func (c *cursor) save() error {
 	return nil
 }
 
-// replace writes a file under another name, locks it and then gives it the name. So there is always one
-// with this name, and it is complete.
+// replace writes a file under another name, locks it and then gives it the name. So there is always
+// one with this name, and it is complete.
 func (d *folder) replace(name string, b []byte) (_ *os.File, err error) {
 	f, err := d.create(name+".new", os.O_RDWR|os.O_APPEND)
 	if err != nil {

@@ -20,9 +20,9 @@ type File struct {
 	Size int64  // bytes
 	dir  *folder
 
-	// ID is the same for the same profile, wherever the file is, and also after "gotach recover". It is made of the
-	// process, the session, the file's number in it, and the number of samples. A file that gotach's sampler did not
-	// record has one of its content.
+	// ID is the same for the same profile, wherever the file is, and also after "gotach recover".
+	// It is made of the process, the session, the file's number in it, and the number of samples. A
+	// file that gotach's sampler did not record has one of its content.
 	ID ID
 
 	Service, Version string // of the program
@@ -124,7 +124,8 @@ func (f *File) hash(w io.Writer) error {
 	return err
 }
 
-// Read opens the file and calls use with its samples. If the file is gone or broken, the error is a *FileError.
+// Read opens the file and calls use with its samples. If the file is gone or broken, the error is a
+// *FileError.
 func (f *File) Read(o stream.Options, use func(*stream.Source) error) error {
 	return f.open(func(r *reader.Reader) error {
 		src, err := stream.New([]stream.File{{Stream: r}}, o)

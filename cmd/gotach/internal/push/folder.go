@@ -9,8 +9,8 @@ import (
 	"github.com/gotach/profiler/internal/infile"
 )
 
-// A folder is one that is opened once. Others may write to it, so nothing in it is opened by a path from outside: neither a
-// link nor a folder that is replaced meanwhile leads out of it.
+// A folder is one that is opened once. Others may write to it, so nothing in it is opened by a path
+// from outside: neither a link nor a folder that is replaced meanwhile leads out of it.
 type folder struct {
 	*os.Root
 	path string
@@ -30,7 +30,8 @@ func openFolder(path string) (*folder, error) {
 	return &folder{root, path, info}, nil
 }
 
-// inPlace returns nil if the folder still has its path: it may have been deleted and made again, or mounted.
+// inPlace returns nil if the folder still has its path: it may have been deleted and made again, or
+// mounted.
 func (d *folder) inPlace() error {
 	info, err := os.Stat(d.path)
 	if err == nil && !os.SameFile(info, d.info) {
@@ -41,7 +42,8 @@ func (d *folder) inPlace() error {
 
 var errReplaced = errors.New("another folder has this name now")
 
-// onlyOurs returns nil if nobody else may write to a file or folder. A folder of this user may be one of a group too.
+// onlyOurs returns nil if nobody else may write to a file or folder. A folder of this user may be
+// one of a group too.
 func onlyOurs(info fs.FileInfo) error {
 	uid, ok := owner(info)
 	mine := uid == os.Geteuid()

@@ -88,9 +88,10 @@ func (p *poster) close() { p.client.CloseIdleConnections() }
 // maxAnswer is the number of bytes that are read of an answer.
 const maxAnswer = 64 << 10
 
-// post sends a body and returns the answer of a server that says that it has it, and the answer's media type. Whether the answer
-// is one of the target's protocol is for the caller to say: pages for people come with the code 200 too. Errors are those of a
-// Target. The caller may change the body afterwards.
+// post sends a body and returns the answer of a server that says that it has it, and the answer's
+// media type. Whether the answer is one of the target's protocol is for the caller to say: pages
+// for people come with the code 200 too. Errors are those of a Target. The caller may change the
+// body afterwards.
 func (p *poster) post(ctx context.Context, to *url.URL, contentType string, body []byte, compress bool) (answer []byte, kind string, err error) {
 	if compress {
 		p.zip.Reset()
@@ -138,12 +139,14 @@ func (p *poster) post(ctx context.Context, to *url.URL, contentType string, body
 	return answer, kind, nil
 }
 
-// unexpected returns the error for an answer that is none of the target's protocol, such as the page of a login.
+// unexpected returns the error for an answer that is none of the target's protocol, such as the
+// page of a login.
 func (p *poster) unexpected(to *url.URL, what string, answer []byte) error {
 	return p.retry(to, what, answer, "that does not say that it has the profile; is --to right?")
 }
 
-// retry returns the error for an answer that says nothing against the file: it is sent again. hint says what may be wrong.
+// retry returns the error for an answer that says nothing against the file: it is sent again. hint
+// says what may be wrong.
 func (p *poster) retry(to *url.URL, what string, answer []byte, hint string) *RetryError {
 	return &RetryError{Err: fmt.Errorf("%w (%s)", p.answered(to, what, answer), hint)}
 }
@@ -157,7 +160,8 @@ func (p *poster) answered(to *url.URL, what string, answer []byte) error {
 	return errors.New(p.secrets.Replace(text))
 }
 
-// requestError returns the error of a request that has no whole answer, with the host, but without the rest of the URL, which may be secret.
+// requestError returns the error of a request that has no whole answer, with the host, but without
+// the rest of the URL, which may be secret.
 func (p *poster) requestError(to *url.URL, err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		err = e.Err
@@ -185,8 +189,8 @@ func (p *poster) statusError(resp *http.Response, answer []byte) error {
 // longestRetry is the most that a server may ask to wait, as it could ask for years.
 const longestRetry = time.Hour
 
-// retryAfter returns how long a server asks to wait: for a number of seconds or until a date. It is 0 if the text is
-// neither.
+// retryAfter returns how long a server asks to wait: for a number of seconds or until a date. It is
+// 0 if the text is neither.
 func retryAfter(text string, now time.Time) time.Duration {
 	if n, err := strconv.Atoi(text); err == nil {
 		return time.Duration(min(max(n, 0), int(longestRetry/time.Second))) * time.Second

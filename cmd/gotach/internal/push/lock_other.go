@@ -4,5 +4,6 @@ package push
 
 import "os"
 
-// lock does nothing: this system has no flock. Nobody notices two processes that send one directory.
+// lock does nothing: this system has no flock. Nobody notices two processes that send one
+// directory.
 func lock(*os.File) error { return nil }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock locks a file until it is closed or the process ends. The error wraps ErrInUse if another process has locked
-// it.
+// lock locks a file until it is closed or the process ends. The error wraps ErrInUse if another
+// process has locked it.
 func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	switch {

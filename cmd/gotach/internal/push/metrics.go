@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Metrics are the counters of a Pusher and its target. All methods may be called from several goroutines at once.
+// Metrics are the counters of a Pusher and its target. All methods may be called from several
+// goroutines at once.
 type Metrics struct {
 	mu       sync.Mutex
 	start    time.Time
@@ -35,8 +36,8 @@ func NewMetrics() *Metrics {
 	return &Metrics{start: time.Now(), files: map[string]int64{"sent": 0, "refused": 0, "unreadable": 0, "vanished": 0}, requests: map[int]int64{}}
 }
 
-// Request counts a request of a target: the status code of the answer, 0 if there was none, and the bytes of its
-// body.
+// Request counts a request of a target: the status code of the answer, 0 if there was none, and the
+// bytes of its body.
 func (m *Metrics) Request(code int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

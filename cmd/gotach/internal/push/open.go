@@ -23,8 +23,9 @@ var Kinds = []Kind{
 	{"parquet", "parquet:DIRECTORY", "tables for databases, as Parquet files", NewTables},
 }
 
-// Open returns the target with a name such as otlp+http://collector:4318. The name for people has nothing that is secret. The
-// key tells the target's cursor from others. Errors do not repeat the name: where a password is in it is not known then.
+// Open returns the target with a name such as otlp+http://collector:4318. The name for people has
+// nothing that is secret. The key tells the target's cursor from others. Errors do not repeat the
+// name: where a password is in it is not known then.
 func Open(to string, o TargetOptions) (t Target, name, key string, err error) {
 	u, err := url.Parse(to)
 	if err != nil {

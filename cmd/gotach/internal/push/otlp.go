@@ -22,14 +22,15 @@ import (
 // otlpPath is where OTLP receivers take profiles.
 const otlpPath = "/v1development/profiles"
 
-// A message has at most about this many bytes, before compression, and this many records. Receivers take 4 MB or
-// more, but memory grows with it.
+// A message has at most about this many bytes, before compression, and this many records. Receivers
+// take 4 MB or more, but memory grows with it.
 const (
 	maxMessage = 1 << 19
 	maxRecords = 1 << 12
 )
 
-// fewBatches is the number of batches of samples that are decoded ahead, for as little memory as possible.
+// fewBatches is the number of batches of samples that are decoded ahead, for as little memory as
+// possible.
 const fewBatches = 8
 
 // otlpTarget sends files to an OTLP receiver, a file in one or several messages.
@@ -40,8 +41,9 @@ type otlpTarget struct {
 	message int // bytes; maxMessage
 }
 
-// NewOTLP returns a target that sends OpenTelemetry profiles to a receiver, with OTLP/HTTP. If the URL has no path, the usual
-// one is taken. Each message's profiles have ids that are the same when it is sent again.
+// NewOTLP returns a target that sends OpenTelemetry profiles to a receiver, with OTLP/HTTP. If the
+// URL has no path, the usual one is taken. Each message's profiles have ids that are the same when
+// it is sent again.
 func NewOTLP(to *url.URL, o TargetOptions) (Target, error) {
 	p, err := newPoster(to, &o)
 	if err != nil {
@@ -97,8 +99,8 @@ func (t *otlpTarget) file(ctx context.Context, b *Batch, f *File, src *stream.So
 	return s.flush()
 }
 
-// An otlpFile is a file that is being sent. Which records are in which message depends only on the file, so that the
-// ids are the same each time.
+// An otlpFile is a file that is being sent. Which records are in which message depends only on the
+// file, so that the ids are the same each time.
 type otlpFile struct {
 	*otlpTarget
 	ctx     context.Context
@@ -126,8 +128,8 @@ func (s *otlpFile) flush() error {
 	return nil
 }
 
-// send sends records as one message or, if the receiver thinks that it is too large, as several. The key names the
-// message. encoded says that the records are in enc.
+// send sends records as one message or, if the receiver thinks that it is too large, as several.
+// The key names the message. encoded says that the records are in enc.
 func (s *otlpFile) send(records []profile.Record, key string, encoded bool) error {
 	if s.b.Done(key) {
 		return nil
@@ -164,7 +166,8 @@ func (s *otlpFile) send(records []profile.Record, key string, encoded bool) erro
 	return nil
 }
 
-// accepted returns nil if an answer with the code 200 says that the receiver has all profiles of a message.
+// accepted returns nil if an answer with the code 200 says that the receiver has all profiles of a
+// message.
 func (s *otlpFile) accepted(answer []byte, kind string) error {
 	n, why, ok := rejected(answer, kind)
 	if !ok {
@@ -177,9 +180,9 @@ func (s *otlpFile) accepted(answer []byte, kind string) error {
 	return &RefusedError{fmt.Errorf("%s rejects %d profiles: %s", s.to.Host, n, oneLine(s.secrets.Replace(why)))}
 }
 
-// rejected returns what a receiver has not taken although its answer is 200, and why. The answer is an
-// ExportProfilesServiceResponse, whose field 1 is an ExportProfilesPartialSuccess with a number and a text. It is not ok if the
-// answer is something else.
+// rejected returns what a receiver has not taken although its answer is 200, and why. The answer is
+// an ExportProfilesServiceResponse, whose field 1 is an ExportProfilesPartialSuccess with a number
+// and a text. It is not ok if the answer is something else.
 func rejected(answer []byte, kind string) (n int64, why string, ok bool) {
 	if kind == "application/json" {
 		return rejectedJSON(answer)
@@ -200,8 +203,8 @@ func rejected(answer []byte, kind string) (n int64, why string, ok bool) {
 	return n, why, ok && whole && n >= 0 && kind == "application/x-protobuf"
 }
 
-// rejectedJSON is rejected for the message in JSON. There a number may be a text, and names may be as in the protocol
-// buffer. An object with other fields is something else.
+// rejectedJSON is rejected for the message in JSON. There a number may be a text, and names may be
+// as in the protocol buffer. An object with other fields is something else.
 func rejectedJSON(answer []byte) (n int64, why string, ok bool) {
 	type partial struct {
 		Rejected  json.RawMessage `json:"rejectedProfiles"`

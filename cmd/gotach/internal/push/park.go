@@ -68,9 +68,9 @@ func (k *parking) close() {
 	}
 }
 
-// park keeps a file, with its journal if it has one, and beside it a file that says why. The original stays: other targets may
-// want it, and its program deletes it. The two share their space on the disk if the file system has links. When there are
-// too many, the oldest ones are deleted.
+// park keeps a file, with its journal if it has one, and beside it a file that says why. The
+// original stays: other targets may want it, and its program deletes it. The two share their space
+// on the disk if the file system has links. When there are too many, the oldest ones are deleted.
 func (k *parking) park(name, target string, why error) (deleted int, err error) {
 	if err := k.open(); err != nil {
 		return 0, err
@@ -140,8 +140,8 @@ type parked struct {
 	since time.Time
 }
 
-// prune counts what is parked. If that is too much, it deletes the oldest ones, and some more, so that it has not to count
-// again soon.
+// prune counts what is parked. If that is too much, it deletes the oldest ones, and some more, so
+// that it has not to count again soon.
 func (k *parking) prune() (deleted int, err error) {
 	byName := map[string]*parked{}
 	k.files, k.bytes = 0, 0

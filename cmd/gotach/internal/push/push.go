@@ -1,13 +1,15 @@
-// Package push sends the profiles in a directory to other programs. A program that is profiled writes files and
-// deletes old ones; these files are the buffer, so the program itself sends nothing.
+// Package push sends the profiles in a directory to other programs. A program that is profiled
+// writes files and deletes old ones; these files are the buffer, so the program itself sends
+// nothing.
 //
-// A [Target] is where profiles go. It gets a [Batch] of one or several files, and says with the kind of its error whether
-// the batch is to come again, to be cut, or never to come again. What comes twice after a crash has the same
-// ids, so that a target or what is behind it recognises it.
+// A [Target] is where profiles go. It gets a [Batch] of one or several files, and says with the
+// kind of its error whether the batch is to come again, to be cut, or never to come again. What
+// comes twice after a crash has the same ids, so that a target or what is behind it recognises it.
 //
-// A [Pusher] looks into the directory now and then. It sends files that nobody writes to any more, the oldest ones
-// first, and remembers in a cursor beside them what the target has. If a batch fails for now, it waits, tries the next
-// one and comes back to the first one later, so that a file that a target cannot handle does not hold up the others.
+// A [Pusher] looks into the directory now and then. It sends files that nobody writes to any more,
+// the oldest ones first, and remembers in a cursor beside them what the target has. If a batch
+// fails for now, it waits, tries the next one and comes back to the first one later, so that a file
+// that a target cannot handle does not hold up the others.
 //
 // # Files
 //
@@ -15,7 +17,8 @@
 //   - scan.go, file.go: the files of the directory; folder.go opens them safely
 //   - cursor.go, park.go: what the target has, and what it refused
 //   - target.go: what a target is; open.go: which ones there are
-//   - otlp.go, pyroscope.go, tables.go: the targets; http.go, redact.go: what those that are HTTP servers share
+//   - otlp.go, pyroscope.go, tables.go: the targets; http.go, redact.go: what those that are HTTP
+//     servers share
 //   - metrics.go: counters for Prometheus
 package push
 
@@ -44,8 +47,9 @@ type Options struct {
 
 	Once     bool          // until all files that are finished at the start are sent
 	Interval time.Duration // between two looks into the directory; 0: 10 s
-	// Backoff and MaxBackoff are the bounds of the time to wait after a failure, from which the actual time is drawn at
-	// random: the first one doubles with each failure until it is the second one. 0: 1 s and 1 min.
+	// Backoff and MaxBackoff are the bounds of the time to wait after a failure, from which the
+	// actual time is drawn at random: the first one doubles with each failure until it is the
+	// second one. 0: 1 s and 1 min.
 	Backoff, MaxBackoff time.Duration
 	Tries               int           // with Once: give up after so many failures one after the other; 0: 8
 	GiveUp              time.Duration // with Once: give up when failures and the waits after them have taken so long; 0: 10 min
@@ -79,8 +83,8 @@ type Pusher struct {
 	strange map[string]time.Time   // by what was said once about the directory
 }
 
-// New returns a Pusher. It is an error if the directory cannot be read or written, or another process sends it to
-// the same target.
+// New returns a Pusher. It is an error if the directory cannot be read or written, or another
+// process sends it to the same target.
 func New(o Options) (*Pusher, error) {
 	set := func(d *time.Duration, usual time.Duration) {
 		if *d == 0 {
@@ -170,7 +174,8 @@ func (p *Pusher) close() (err error) {
 	return err
 }
 
-// again opens the folders again if others have their names by now, such as when a volume was mounted.
+// again opens the folders again if others have their names by now, such as when a volume was
+// mounted.
 func (p *Pusher) again() error {
 	err := cmp.Or(p.dir.inPlace(), p.state.inPlace())
 	if !errors.Is(err, errReplaced) {
@@ -185,12 +190,12 @@ func (p *Pusher) again() error {
 	return nil
 }
 
-// manyGoroutines is the number of goroutines from which on the memory for a file may be more than there is: some 200
-// bytes for each.
+// manyGoroutines is the number of goroutines from which on the memory for a file may be more than
+// there is: some 200 bytes for each.
 const manyGoroutines = 100_000
 
-// Run sends files until the context ends, or with Options.Once until there is no more. It finishes the present batch
-// then. The error is nil when it has done what it should.
+// Run sends files until the context ends, or with Options.Once until there is no more. It finishes
+// the present batch then. The error is nil when it has done what it should.
 func (p *Pusher) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, p.close()) }()
 	if !p.o.Once { // so that many hosts do not send all at the same time
@@ -246,7 +251,8 @@ func (p *Pusher) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ready lists the files that are to be sent now: those that failed the fewest times first, and of these the oldest ones.
+// ready lists the files that are to be sent now: those that failed the fewest times first, and of
+// these the oldest ones.
 func (p *Pusher) ready() (ready []entry, err error) {
 	if err := p.again(); err != nil {
 		return nil, err

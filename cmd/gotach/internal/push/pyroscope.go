@@ -14,14 +14,16 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// pyroscopeTarget sends files to Pyroscope's endpoint /ingest, each in one request as a pprof profile.
+// pyroscopeTarget sends files to Pyroscope's endpoint /ingest, each in one request as a pprof
+// profile.
 type pyroscopeTarget struct {
 	*poster
 	to *url.URL
 	o  TargetOptions
 }
 
-// NewPyroscope returns a target that sends pprof profiles to Grafana Pyroscope, which adds up what comes twice: it knows no ids.
+// NewPyroscope returns a target that sends pprof profiles to Grafana Pyroscope, which adds up what
+// comes twice: it knows no ids.
 func NewPyroscope(to *url.URL, o TargetOptions) (Target, error) {
 	p, err := newPoster(to, &o)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 // hiddenText stands for what is secret.
 const hiddenText = "xxxxx"
 
-// redacted returns the name of a target for people: without user, password and the values in the query.
+// redacted returns the name of a target for people: without user, password and the values in the
+// query.
 func redacted(u *url.URL) string {
 	v := *u
 	if v.User != nil {
@@ -33,7 +34,8 @@ func redacted(u *url.URL) string {
 	return v.String()
 }
 
-// vague returns what may be said of a text that is no target: it may have a password anywhere but in its scheme.
+// vague returns what may be said of a text that is no target: it may have a password anywhere but
+// in its scheme.
 func vague(to string) string {
 	scheme, _, ok := strings.Cut(to, "://")
 	if !ok || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+.-") != "" {
@@ -42,7 +44,8 @@ func vague(to string) string {
 	return strconv.Quote(scheme + "://…")
 }
 
-// secrets returns what hides user and password, the values in the query, and headers, in all forms in which a text may have them.
+// secrets returns what hides user and password, the values in the query, and headers, in all forms
+// in which a text may have them.
 func secrets(to *url.URL, header http.Header) *strings.Replacer {
 	var list []string
 	add := func(values ...string) {

@@ -17,8 +17,8 @@ const (
 	extension  = ".tach"
 	refusedDir = "refused" // in the directory
 
-	// settled is how long an unfinished file and its journal must have been as they are before anybody asks whether their
-	// program lives. So a program that is starting is left alone.
+	// settled is how long an unfinished file and its journal must have been as they are before
+	// anybody asks whether their program lives. So a program that is starting is left alone.
 	settled = 5 * time.Second
 	// silent is the same where locks cannot tell.
 	silent = 5 * time.Minute
@@ -36,8 +36,9 @@ func (a entry) same(b entry) bool { return a.size == b.size && a.mod.Equal(b.mod
 // maxDepth is the number of folders below each other in which profiles are looked for.
 const maxDepth = 32
 
-// list returns the profiles in a directory and in those below it, the oldest ones first. Links and names that begin with a
-// dot are left out, and so are what was parked, and the folder state. What cannot be read below the directory is left out too; errs has why.
+// list returns the profiles in a directory and in those below it, the oldest ones first. Links and
+// names that begin with a dot are left out, and so are what was parked, and the folder state. What
+// cannot be read below the directory is left out too; errs has why.
 func (d *folder) list(state *folder) (entries []entry, errs []error, err error) {
 	err = fs.WalkDir(d.FS(), ".", func(path string, e fs.DirEntry, err error) error {
 		var info fs.FileInfo
@@ -66,8 +67,8 @@ func (d *folder) list(state *folder) (entries []entry, errs []error, err error) 
 	return entries, errs, err
 }
 
-// finished reports whether nobody will write to a file any more: its writer has finished it, or was killed. It is not an
-// error if the file is gone: then it is finished.
+// finished reports whether nobody will write to a file any more: its writer has finished it, or was
+// killed. It is not an error if the file is gone: then it is finished.
 func (d *folder) finished(e entry, now time.Time) bool {
 	if d.headed(e.name) {
 		return true
@@ -93,7 +94,8 @@ func (d *folder) finished(e entry, now time.Time) bool {
 	return now.Sub(latest) >= wait
 }
 
-// headed reports whether a file begins with something else than zeros, which are there until it is finished.
+// headed reports whether a file begins with something else than zeros, which are there until it is
+// finished.
 func (d *folder) headed(name string) bool {
 	f, _, err := d.open(name, os.O_RDONLY)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/gotach/profiler/internal/reader"
 )
 
-// sendAll sends files, until a batch fails for now or the context ends; then failed is true. The error is that of a Pusher that gives up.
+// sendAll sends files, until a batch fails for now or the context ends; then failed is true. The
+// error is that of a Pusher that gives up.
 func (p *Pusher) sendAll(ctx context.Context, entries []entry) (failed bool, err error) {
 	total := len(entries)
 	defer func() {
@@ -43,7 +44,8 @@ func (p *Pusher) sendAll(ctx context.Context, entries []entry) (failed bool, err
 	return len(entries) > 0, nil
 }
 
-// next takes as many files as a batch may have. It returns a nil batch if none of them has to be sent.
+// next takes as many files as a batch may have. It returns a nil batch if none of them has to be
+// sent.
 func (p *Pusher) next(entries []entry) (b *Batch, of, rest []entry) {
 	limits := p.o.Target.Limits()
 	most := max(1, limits.Files)
@@ -113,8 +115,8 @@ func (p *Pusher) vanished(e entry) {
 	p.log.Warn("deleted before it was sent", "file", e.name)
 }
 
-// send sends a batch, in smaller ones if need be. It returns the files that are to be sent again later. The error is
-// that of a Pusher that gives up.
+// send sends a batch, in smaller ones if need be. It returns the files that are to be sent again
+// later. The error is that of a Pusher that gives up.
 func (p *Pusher) send(ctx context.Context, b *Batch, of []entry) (again []entry, err error) {
 	if len(b.Files) > 1 || b.Files[0].Goroutines >= p.many {
 		var ids []ID
@@ -238,8 +240,8 @@ func (p *Pusher) sent(b *Batch, of []entry) {
 	p.remember(lines...)
 }
 
-// remember writes to the cursor. If that is not possible, for example because the disk is full, sending goes on: after a
-// restart, files are sent again.
+// remember writes to the cursor. If that is not possible, for example because the disk is full,
+// sending goes on: after a restart, files are sent again.
 func (p *Pusher) remember(lines ...line) {
 	err := p.cursor.write(lines...)
 	if err != nil {

@@ -15,8 +15,8 @@ type tablesTarget struct {
 	o   parquet.Options
 }
 
-// NewTables returns a target that writes profiles as tables into a directory; see package parquet. The files of a profile have
-// names that are the same when it is written again.
+// NewTables returns a target that writes profiles as tables into a directory; see package parquet.
+// The files of a profile have names that are the same when it is written again.
 func NewTables(to *url.URL, o TargetOptions) (Target, error) {
 	dir := to.Opaque
 	if dir == "" {

@@ -11,10 +11,11 @@ import (
 
 // A Target is where profiles go. Its methods are called by one goroutine at a time.
 type Target interface {
-	// Send sends the files of a batch. It returns nil when the target has all of them for good, so that they are
-	// never sent again. The kinds of errors below say what happens next; any other error means that the same batch
-	// comes again later. Send may have sent a part of the batch by then: the target must recognise what comes twice
-	// by its id. Send ends soon after its context has ended.
+	// Send sends the files of a batch. It returns nil when the target has all of them for good, so
+	// that they are never sent again. The kinds of errors below say what happens next; any other
+	// error means that the same batch comes again later. Send may have sent a part of the batch by
+	// then: the target must recognise what comes twice by its id. Send ends soon after its context
+	// has ended.
 	Send(ctx context.Context, b *Batch) error
 
 	// Limits says how much a batch may have at most.
@@ -47,8 +48,9 @@ func (b *Batch) ID() (id ID) {
 	return id
 }
 
-// Done reports whether SetDone was called with the key. So a target that sends a batch in parts does not
-// send all of them again if one fails. The process that sends a batch remembers this, no other.
+// Done reports whether SetDone was called with the key. So a target that sends a batch in parts
+// does not send all of them again if one fails. The process that sends a batch remembers this, no
+// other.
 func (b *Batch) Done(key string) bool { return b.done[key] }
 
 // SetDone says that the target has the part of the batch with this key.
@@ -76,8 +78,8 @@ func (e *RetryError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// A RefusedError says that the target will never take the batch. If it has several files, each is sent alone then. A
-// file that is refused alone is parked.
+// A RefusedError says that the target will never take the batch. If it has several files, each is
+// sent alone then. A file that is refused alone is parked.
 type RefusedError struct{ Err error }
 
 // Error returns the reason.
@@ -86,8 +88,8 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// A TooLargeError says that the batch is too large. Its files are sent in smaller batches then. A file that is too large
-// alone is parked, so targets send a file in parts if need be.
+// A TooLargeError says that the batch is too large. Its files are sent in smaller batches then. A
+// file that is too large alone is parked, so targets send a file in parts if need be.
 type TooLargeError struct{ Err error }
 
 // Error returns the reason.
@@ -96,8 +98,8 @@ func (e *TooLargeError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *TooLargeError) Unwrap() error { return e.Err }
 
-// A FileError says that a file of the batch cannot be read. The others are sent without it. File.Read returns
-// it.
+// A FileError says that a file of the batch cannot be read. The others are sent without it.
+// File.Read returns it.
 type FileError struct {
 	File *File
 	Err  error
@@ -115,7 +117,8 @@ type ID [16]byte
 // String returns the id as 32 hexadecimal digits.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Part returns the id of a part of what id identifies. The text must be different for different parts.
+// Part returns the id of a part of what id identifies. The text must be different for different
+// parts.
 func (id ID) Part(part string) ID {
 	h := sha256.New()
 	h.Write(id[:])

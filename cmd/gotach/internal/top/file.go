@@ -23,11 +23,12 @@ type fileSource struct {
 	next nextFunc
 }
 
-// A nextFunc returns the path of the file that a program writes after another one, "" if there is none.
+// A nextFunc returns the path of the file that a program writes after another one, "" if there is
+// none.
 type nextFunc func(path string, session *tachyon.Session) string
 
-// File watches a file, which its program may still be writing. If there is no file of this name, but the
-// program rotates its files (app.1.tach, app.2.tach), the latest one is watched.
+// File watches a file, which its program may still be writing. If there is no file of this name,
+// but the program rotates its files (app.1.tach, app.2.tach), the latest one is watched.
 func File(path string) (*Watch, error) {
 	f, err := reader.Follow(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,7 +42,8 @@ func File(path string) (*Watch, error) {
 	return newFileWatch(path, f, nextFile), nil
 }
 
-// Recording watches a file that is written only to be watched. stop ends that; it is called once, by Close.
+// Recording watches a file that is written only to be watched. stop ends that; it is called once,
+// by Close.
 func Recording(name, path string, stop func() error) (*Watch, error) {
 	f, err := reader.Follow(path)
 	if err != nil {
@@ -102,12 +104,12 @@ func (s *fileSource) poll(_ context.Context, w *Watch) error {
 	return nil
 }
 
-// silent is the time without samples after which something is wrong: while a program does nothing, goroutines are
-// still sampled each second.
+// silent is the time without samples after which something is wrong: while a program does nothing,
+// goroutines are still sampled each second.
 const silent = 5 * time.Second
 
-// silence says that a program has had no samples for some time, given the time of the latest one in µs, and
-// perhaps why.
+// silence says that a program has had no samples for some time, given the time of the latest one in
+// µs, and perhaps why.
 func silence(latest uint64, session *tachyon.Session, now time.Time) string {
 	since := now.Sub(microTime(latest))
 	if latest == 0 || since < silent || since > 1000*time.Hour {
@@ -128,8 +130,8 @@ func processExists(pid int) bool {
 	return !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// following opens the file that the program writes after the present one, nil if there is none: the next
-// one of a rotation, or a new one in the place of the present one.
+// following opens the file that the program writes after the present one, nil if there is none: the
+// next one of a rotation, or a new one in the place of the present one.
 func (s *fileSource) following() (*reader.Follower, error) {
 	path := s.next(s.f.Path(), s.p.session)
 	if path == "" {
@@ -187,7 +189,8 @@ func number(path string) (before string, n int, ext string) {
 	return before, 1, ext
 }
 
-// nextFile returns the path of the file that a program writes after this one, "" if it is not there.
+// nextFile returns the path of the file that a program writes after this one, "" if it is not
+// there.
 func nextFile(path string, session *tachyon.Session) string {
 	if session != nil && session.Part > 0 {
 		before, n, ext := number(path)

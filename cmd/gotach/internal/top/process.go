@@ -17,8 +17,8 @@ import (
 // ErrNoProfile says that a process writes no profile.
 var ErrNoProfile = errors.New("it is writing no profile")
 
-// Process watches a process that is writing a profile. It finds the file among the process's open files,
-// which only Linux shows.
+// Process watches a process that is writing a profile. It finds the file among the process's open
+// files, which only Linux shows.
 func Process(pid int) (*Watch, error) {
 	path, err := openProfile(pid)
 	if err != nil {
@@ -40,7 +40,8 @@ func Process(pid int) (*Watch, error) {
 // proc is where the kernel shows processes.
 const proc = "/proc"
 
-// openProfile returns the path of the profile that a process is writing: a file that it has open, with a journal beside it.
+// openProfile returns the path of the profile that a process is writing: a file that it has open,
+// with a journal beside it.
 func openProfile(pid int) (string, error) {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
 	if _, err := os.Stat(proc + "/self/fd"); err != nil {
@@ -67,7 +68,8 @@ func openProfile(pid int) (string, error) {
 		if err != nil || !own.Mode().IsRegular() {
 			continue
 		}
-		// The process may have another root or other mounts, as in a container. Then another file may have its path here.
+		// The process may have another root or other mounts, as in a container. Then another file
+		// may have its path here.
 		for _, path := range []string{path, dir + "/root" + path} {
 			if fi, err := os.Stat(path); err != nil || !os.SameFile(own, fi) {
 				continue

@@ -17,7 +17,8 @@ const (
 	chunkSize = 1 << 13 // samples
 )
 
-// recent has the latest samples of a session, as many as fit into maxRecent. Older ones are dropped.
+// recent has the latest samples of a session, as many as fit into maxRecent. Older ones are
+// dropped.
 type recent struct {
 	parts []*part // files of the session, or pieces of it, in order of time; at least one after the first sample
 	count int     // samples in all parts
@@ -29,9 +30,10 @@ type recent struct {
 	behind uint64 // µs; see behind
 }
 
-// behind is how far the window of a running program is behind its latest sample, in µs. Goroutines that wait may
-// be sampled only every few seconds. A window must not lose them after their latest sample, nor keep
-// those that have ended. The end of a goroutine is in the file up to two seconds later.
+// behind is how far the window of a running program is behind its latest sample, in µs. Goroutines
+// that wait may be sampled only every few seconds. A window must not lose them after their latest
+// sample, nor keep those that have ended. The end of a goroutine is in the file up to two seconds
+// later.
 const behind = 2_100_000
 
 // A part has the latest samples of one file.
@@ -70,7 +72,8 @@ type mark struct {
 
 const (
 	maxMarks = 1 << 12
-	// nearMarks is the time between marks, in µs, for which what the quota took may be spread evenly.
+	// nearMarks is the time between marks, in µs, for which what the quota took may be spread
+	// evenly.
 	nearMarks = 5_000_000
 	// mostMarks is the part of a longer time that must be in the window for that.
 	mostMarks = 0.9
@@ -91,7 +94,8 @@ func (p *part) mark() {
 	p.marks = append(p.marks, mark{at, p.session.ThrottledPeriods, p.session.Throttled})
 }
 
-// throttled returns what the CPU quota took between two times in µs. Where marks are far apart, nobody knows when that was.
+// throttled returns what the CPU quota took between two times in µs. Where marks are far apart,
+// nobody knows when that was.
 func (p *part) throttled(from, to uint64) (periods int64, d time.Duration) {
 	for i, b := range p.marks[1:] {
 		a := p.marks[i]
@@ -128,7 +132,8 @@ func (r *recent) reset() { *r = recent{most: r.most, behind: r.behind} }
 // end returns where the latest window of a running program ends, in µs.
 func (r *recent) end() uint64 { return r.to - min(r.behind, (r.to-min(r.to, r.from))/2) }
 
-// unsure reports whether goroutines that seem to wait at a time may have ended before it: the session is young.
+// unsure reports whether goroutines that seem to wait at a time may have ended before it: the
+// session is young.
 func (r *recent) unsure(to uint64) bool {
 	return r.parts[len(r.parts)-1].running && r.to < to+r.behind
 }
@@ -161,8 +166,8 @@ func (r *recent) add(p *part, b *reader.Batch) {
 	}
 }
 
-// shrink drops the oldest quarter of the samples. They may be anywhere: in a file the samples of goroutines that
-// wait come long after others of the same time.
+// shrink drops the oldest quarter of the samples. They may be anywhere: in a file the samples of
+// goroutines that wait come long after others of the same time.
 func (r *recent) shrink() {
 	const every = 64
 	var times []uint64
@@ -263,8 +268,8 @@ func (p *part) goroutine(g *tachyon.Goroutine) {
 	p.goroutines[g.ID] = f
 }
 
-// waiting returns samples at a time for the goroutines that were seen waiting before it and still do: when they
-// end, the sampler says so.
+// waiting returns samples at a time for the goroutines that were seen waiting before it and still
+// do: when they end, the sampler says so.
 func (p *part) waiting(to uint64) (list []reader.BatchSample) {
 	for n := range p.latest {
 		l := &p.latest[n]
@@ -296,8 +301,8 @@ func (p *part) weight(s *reader.BatchSample) uint64 {
 	return s.Weight(uint64(said), p.header.Interval)
 }
 
-// earliest returns a time at or before the beginning of the time for which a sample stands. The weight of a first
-// sample may not be known yet.
+// earliest returns a time at or before the beginning of the time for which a sample stands. The
+// weight of a first sample may not be known yet.
 func (p *part) earliest(s *reader.BatchSample) uint64 {
 	if s.First {
 		return min(p.header.Start, s.Time)

@@ -1,10 +1,10 @@
-// Package top is what gotach top shows, without the terminal: it follows the file of a running session,
-// the file of a finished one, or the handler of package httpprof, keeps the latest samples in memory, and
-// analyzes those of a window of time.
+// Package top is what gotach top shows, without the terminal: it follows the file of a running
+// session, the file of a finished one, or the handler of package httpprof, keeps the latest samples
+// in memory, and analyzes those of a window of time.
 //
-// The numbers are those of the other commands: a window is a stream of samples like a file, and packages
-// profile and analyze read it. Memory is bounded: at most three million samples are kept, 32 bytes each,
-// and what the reader of a file keeps: its different stacks and its goroutines.
+// The numbers are those of the other commands: a window is a stream of samples like a file, and
+// packages profile and analyze read it. Memory is bounded: at most three million samples are kept,
+// 32 bytes each, and what the reader of a file keeps: its different stacks and its goroutines.
 package top
 
 import (
@@ -85,7 +85,8 @@ type Look struct {
 	First, Last time.Time        // of the samples that are kept
 	From, To    time.Time        // of the window
 	Goroutines  int              // that have samples in the window
-	// MostGoroutines is how many were alive at one tick, at most, as the session says; 0 if it does not.
+	// MostGoroutines is how many were alive at one tick, at most, as the session says; 0 if it does
+	// not.
 	MostGoroutines int
 
 	States    *profile.Report // by state, with series
@@ -94,15 +95,16 @@ type Look struct {
 	Groups    *profile.Report // by the place where goroutines were created
 	Leaks     *leaks.Leaks    // with Groups
 	Locks     *locks.Locks
-	// Findings are what is wrong with the program in the window, without notes; empty: nothing; nil: they were not asked for, or
-	// nobody knows yet which goroutines have ended.
+	// Findings are what is wrong with the program in the window, without notes; empty: nothing;
+	// nil: they were not asked for, or nobody knows yet which goroutines have ended.
 	Findings []findings.Finding
 }
 
 // Close ends the watch.
 func (w *Watch) Close() error { return w.source.close() }
 
-// Waits reports whether Poll waits for new samples, as it does for a URL. Then the next one should follow at once.
+// Waits reports whether Poll waits for new samples, as it does for a URL. Then the next one should
+// follow at once.
 func (w *Watch) Waits() bool {
 	_, is := w.source.(*urlSource)
 	return is
@@ -211,8 +213,8 @@ func (l *Look) analyze(files []stream.File, q Query) error {
 	return err
 }
 
-// mostSearched is the number of samples up to which findings look at stragglers and at those that have a connection of a pool:
-// these take two more readings.
+// mostSearched is the number of samples up to which findings look at stragglers and at those that
+// have a connection of a pool: these take two more readings.
 const mostSearched = 500_000
 
 // find finds what is wrong.

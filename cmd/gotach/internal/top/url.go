@@ -44,7 +44,8 @@ func URL(text string) (*Watch, error) {
 	return &Watch{source: &urlSource{url: u, name: name}, recent: newRecent(), state: State{Name: name, Live: true}}, nil
 }
 
-// URLName returns a URL as it may be shown: without user, password and query. It is "URL" if they cannot be told.
+// URLName returns a URL as it may be shown: without user, password and query. It is "URL" if they
+// cannot be told.
 func URLName(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

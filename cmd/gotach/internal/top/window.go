@@ -41,8 +41,8 @@ func (w *window) Overview() (*tachyon.Metadata, error) {
 	return &tachyon.Metadata{Session: &s}, nil
 }
 
-// each calls use with the samples in the window. Of their time only what is in the window is left: the
-// weight in µs, which ends at the given time.
+// each calls use with the samples in the window. Of their time only what is in the window is left:
+// the weight in µs, which ends at the given time.
 func (w *window) each(use func(s *reader.BatchSample, at, weight uint64) bool) {
 	for _, c := range w.chunks {
 		if c.to > w.from && c.from < w.to && !w.some(c.list, use) {
@@ -142,8 +142,8 @@ func (w *window) FirstWeights() ([]reader.FirstWeight, error) {
 	return list, nil
 }
 
-// Goroutines yields when goroutines were seen in the window, the weights of their first samples in it, and who created them where.
-// There are no labels.
+// Goroutines yields when goroutines were seen in the window, the weights of their first samples in
+// it, and who created them where. There are no labels.
 func (w *window) Goroutines() iter.Seq2[*tachyon.Goroutine, error] {
 	return func(yield func(*tachyon.Goroutine, error) bool) {
 		for _, x := range w.lifetimes() {
