@@ -3,7 +3,7 @@
 package native
 
 import (
-	"errors"
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -24,7 +24,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 		return err
 	}
 	if !busy.CompareAndSwap(false, true) && !takeOver() {
-		return errors.New("another native source is running")
+		return fmt.Errorf("another native source is running")
 	}
 	n.cfg, n.layout = cfg, l
 	done := make(chan struct{})
@@ -48,7 +48,7 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 	}
 	if proven.l != l {
 		if err := n.verifyOffsets(l); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", n.version, err) // it says if the build has an experiment that moves the runtime's data
 		}
 		proven.polls, proven.noPoll = n.findPoll(l)
 	}
