@@ -67,6 +67,24 @@ var idleTable = []idlePlace{
 	{in: "database/sql.(*Tx).awaitDone", what: "the end of the transaction"},
 	{in: "github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck", what: "the next time to look", always: true},
 
+	// hashicorp/raft. Who applies something waits too, and that is not idle.
+	{in: "github.com/hashicorp/raft.(*Raft).runFollower", what: "the next message", always: true},
+	{in: "github.com/hashicorp/raft.(*Raft).leaderLoop", what: "the next message", always: true},
+	{in: "github.com/hashicorp/raft.(*Raft).runFSM", what: "something to apply", always: true},
+	{in: "github.com/hashicorp/raft.(*Raft).runSnapshots", what: "the next time to look", always: true},
+	{in: "github.com/hashicorp/raft.(*Raft).replicate", what: "something to send", always: true},
+	{in: "github.com/hashicorp/raft.(*Raft).heartbeat", what: "the next time to send", always: true},
+	{in: "github.com/hashicorp/raft.(*Raft).pipelineReplicate", what: "something to send", always: true},
+	{in: "github.com/hashicorp/raft.(*Raft).pipelineDecode", what: "an answer", always: true},
+
+	// Pebble. Its goroutines have labels of their own.
+	{in: "github.com/cockroachdb/pebble.(*tableCacheShard).releaseLoop.func", what: "something to close", always: true},
+	{in: "github.com/cockroachdb/pebble.(*cleanupManager).mainLoop", what: "something to delete", always: true},
+	{in: "github.com/cockroachdb/pebble/record.(*flusherCond).Wait", what: "something to write", always: true},
+	{in: "github.com/cockroachdb/pebble/v2/internal/genericcache.(*shard[...]).releaseLoop", what: "something to close", always: true},
+	{in: "github.com/cockroachdb/pebble/v2.(*cleanupManager).mainLoop", what: "something to delete", always: true},
+	{in: "github.com/cockroachdb/pebble/v2/record.(*flusherCond).Wait", what: "something to write", always: true},
+
 	// ants.
 	{in: "github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers", what: "the next time to look", always: true},
 	{in: "github.com/panjf2000/ants/v2.(*poolCommon).ticktock", what: "the next time to look", always: true},
