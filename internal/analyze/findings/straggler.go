@@ -53,9 +53,13 @@ func (f *facts) childWaits(s *spot, n *locks.WaitNode) {
 // straggler tells of the last goroutine of a WaitGroup. It returns false if there is nothing to
 // tell.
 func (f *facts) straggler(s *spot, n *locks.WaitNode) bool {
-	alone := time.Duration(0)
+	alone, brother := time.Duration(0), time.Duration(0)
 	for i := range n.Next {
 		alone += n.Next[i].Alone
+		brother += n.Next[i].Brother
+	}
+	if brother < alone/2 {
+		return false // most groups have one goroutine, which is not late
 	}
 	if float64(alone) < aloneShare*float64(n.Time) || len(n.Next) == 0 || float64(alone) < leastAverage*float64(f.length) || float64(alone) < leastShare*float64(f.base) {
 		return false

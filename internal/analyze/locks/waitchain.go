@@ -19,6 +19,7 @@ const (
 type chainNode struct {
 	time       uint64 // µs
 	alone      uint64
+	brother    uint64
 	unknown    uint64
 	goroutines map[uint64]uint64 // time by goroutine
 	more       bool              // there were others, for which there was no room
@@ -44,6 +45,7 @@ type link struct {
 	role      string
 	how       how
 	alone     bool
+	brother   bool           // it is alone, and was not before
 	in        *tachyon.Frame // which function of it does so, nil if it is not known
 	share     uint64         // one in so many: the time is divided among several goroutines
 }
@@ -90,6 +92,9 @@ func (w *waitChains) follow(s *sweep, holders map[int32]link, parent *chainNode,
 	n.time += time
 	if by.alone {
 		n.alone += time
+	}
+	if by.brother {
+		n.brother += time
 	}
 	if by.goroutine >= 0 {
 		id := s.w.goroutines[by.goroutine]
@@ -240,6 +245,7 @@ func (w *waitChains) lastChild(s *sweep, x *stretch, at uint64) (list []link) {
 	}
 	for i := range list {
 		list[i].alone, list[i].share = alive == 1, uint64(len(list))
+		list[i].brother = list[i].alone && w.brothers[s.w.goroutines[best]]
 	}
 	return list
 }

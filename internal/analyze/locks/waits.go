@@ -59,6 +59,7 @@ type WaitNode struct {
 	Others    int           `json:"others,omitempty"`          // how many others there were
 	AtLeast   bool          `json:"others_at_least,omitempty"` // there were more than Others
 	Alone     time.Duration `json:"alone_ns,omitempty"`        // of a last child: time in which it was the only one left
+	Brother   time.Duration `json:"-"`                         // the part of it in which it had lived beside another child
 	Cycle     bool          `json:"cycle,omitempty"`           // it waits for a goroutine before it in the chain: a deadlock
 	Unknown   time.Duration `json:"unknown_ns"`                // time of waits of which it is not known what kept them
 	Has       *HolderFrame  `json:"has_one,omitempty"`         // the line of its stack by which it has one of that pool already
@@ -131,6 +132,7 @@ type waitChains struct {
 	children   map[uint64][]uint64 // by parent
 	isChild    map[uint64]bool
 	createdBy  map[uint64]string // of these children: the function
+	brothers   map[uint64]bool   // those that lived beside another child of their parent
 	index      map[uint64]int32  // index into goroutines, by id
 	goroutines []uint64          // of the window: ids
 	families   map[uint64]*family
@@ -220,6 +222,7 @@ func (w *waitChains) load(file int) {
 	if len(w.parents) == 0 {
 		return
 	}
+	lives := map[uint64][]tachyon.Goroutine{} // of children, by parent
 	_, f := w.Source.File()
 	for g, err := range f.Stream.Goroutines() {
 		if err != nil {
@@ -233,6 +236,20 @@ func (w *waitChains) load(file int) {
 			w.isChild[id] = true
 			w.createdBy[id] = g.CreatedBy
 			w.children[parent] = append(w.children[parent], id)
+			lives[parent] = append(lives[parent], tachyon.Goroutine{ID: id, First: g.First, Last: g.Last})
+		}
+	}
+	w.brothers = map[uint64]bool{}
+	for _, list := range lives {
+		slices.SortFunc(list, func(a, b tachyon.Goroutine) int { return cmp.Compare(a.First, b.First) })
+		last := list[0]
+		for _, g := range list[1:] {
+			if g.First <= last.Last {
+				w.brothers[g.ID], w.brothers[last.ID] = true, true
+			}
+			if g.Last > last.Last {
+				last = g
+			}
 		}
 	}
 }
@@ -245,7 +262,7 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 		n.forgetChance()
 		x := WaitNode{
 			Time: reader.Micros(n.time), State: key.state, HolderFrame: holderFrame(&key.frame),
-			Role: key.role, Known: [...]string{"", "inferred", "seen"}[key.how], Alone: reader.Micros(n.alone), Unknown: reader.Micros(n.unknown),
+			Role: key.role, Known: [...]string{"", "inferred", "seen"}[key.how], Alone: reader.Micros(n.alone), Brother: reader.Micros(n.brother), Unknown: reader.Micros(n.unknown),
 			Cycle: key.cycle, Object: max(0, key.object), Next: w.result(n.next),
 		}
 		if in := holderFrame(&key.in); in != (HolderFrame{}) {
@@ -349,7 +366,7 @@ func (n *chainNode) forgetChance() {
 
 // plus adds another node and what is below it.
 func (n *chainNode) plus(x *chainNode) {
-	n.time, n.alone, n.unknown, n.more = n.time+x.time, n.alone+x.alone, n.unknown+x.unknown, n.more || x.more
+	n.time, n.alone, n.brother, n.unknown, n.more = n.time+x.time, n.alone+x.alone, n.brother+x.brother, n.unknown+x.unknown, n.more || x.more
 	for g, time := range x.goroutines {
 		n.goroutines[g] += time
 	}

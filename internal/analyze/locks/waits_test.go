@@ -93,12 +93,12 @@ func TestWaitsOfDeadlock(t *testing.T) {
 }
 
 // A wait that has not ended is for all children that have not ended either. A child that goes on after the wait is none for which a
-// WaitGroup waited, even if the profile ends at once. Goroutine 2 is the last that ended.
+// WaitGroup waited, even if the profile ends at once. Goroutine 2 is the last that ended. That it lived beside others is known from their times.
 func TestWaitsOfGroup(t *testing.T) {
-	for _, ends := range []bool{false, true} {
+	for apart, ends := range []bool{true, true, false} {
 		s := stepper{Recording: analyzetest.Record(t)}
 		for id := uint64(2); id <= 4; id++ {
-			s.Goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000})
+			s.Goroutine(tachyon.Goroutine{ID: id, Parent: 1, FirstWeight: 1000, First: id * uint64(apart), Last: id * uint64(apart)})
 		}
 		wait := did{1, 0, append(analyzetest.WaitFor("sync.WaitGroup.Wait", 0), in("fan", 300))}
 		if ends {
@@ -112,7 +112,7 @@ func TestWaitsOfGroup(t *testing.T) {
 		}
 		n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 30, "sync.WaitGroup.Wait fan", "last child sleep part")
 		if ends {
-			testenv.Same(t, "it ends", fmt.Sprint(n.Goroutine, n.Others, n.Alone), "2 0 20ms")
+			testenv.Same(t, "it ends", fmt.Sprint(n.Goroutine, n.Others, n.Alone, n.Brother), "2 0 20ms "+[]string{"20ms", "0s"}[apart])
 		} else {
 			testenv.Same(t, "it goes on", fmt.Sprint(n.Others, n.Alone), "1 0s")
 		}
