@@ -126,7 +126,7 @@ func TestTopShows(t *testing.T) {
 	s.has(s.press("?"), "scroll", "q           quit", "any key goes back")
 	s.has(s.size(60, 15)+s.press("end"), "1 2 3 4 ", "the program's", "↑ ↓ scroll, any other key goes back", "locks where one matches; esc: all again", "q           quit")
 	s.press("?")
-	s.has(s.size(40, 12), "[0 All]")
+	s.has(s.size(40, 12), "[0 All]", " 4 gorou… by self", "1.20s  30.0 %")
 	s.has(s.press("4"), " 1   2   3  [4 Goroutines]  0 ")
 	s.lacks(s.text(), "at once")
 	s.m.look.MostGoroutines = 15_000 // more than it can show yet

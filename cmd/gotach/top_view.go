@@ -77,7 +77,7 @@ func (m *topModel) spread(left, right string) string {
 	left, right = oneLine(left), oneLine(right)
 	gap := m.width - lipgloss.Width(left) - lipgloss.Width(right)
 	if gap < 1 {
-		left = lipgloss.NewStyle().MaxWidth(max(0, m.width-lipgloss.Width(right)-1)).Render(left)
+		left = lipgloss.NewStyle().MaxWidth(max(0, m.width-lipgloss.Width(right)-2)).Render(left) + "…"
 		gap = max(1, m.width-lipgloss.Width(left)-lipgloss.Width(right))
 	}
 	return left + strings.Repeat(" ", gap) + right
@@ -113,7 +113,7 @@ func (m *topModel) foot() string {
 	return m.paint.dim(line)
 }
 
-// all returns the tables one below the other.
+// all returns the tables one below the other, as many as there is room for.
 func (m *topModel) all(room int) []string {
 	type part struct {
 		title string
@@ -122,7 +122,7 @@ func (m *topModel) all(room int) []string {
 	}
 	var parts []part
 	left := room
-	for v := 1; v < len(topViews); v++ {
+	for v := 1; v < len(topViews) && v <= max(1, (room+1)/4); v++ { // a title, two lines and one between tables
 		title, lines := m.table(v)
 		parts = append(parts, part{title: title, lines: lines})
 		left -= 2
