@@ -122,7 +122,7 @@ func (m *topModel) pause() {
 	case !m.paused && !m.play:
 		m.at = time.Time{}
 	case !m.paused && !m.at.Before(m.look.Last): // play it again
-		m.at = m.look.First
+		m.at = m.look.First.Add(refresh)
 	}
 	m.shown = time.Now()
 }
