@@ -67,10 +67,15 @@ func (in *Input) Convert(out, to string, o Options) error {
 		return err
 	}
 	if f.Directory {
+		_, before := os.Stat(out)
 		if err := os.MkdirAll(out, 0o700); err != nil {
 			return err
 		}
-		return f.write(&target{Dir: out}, in, &o)
+		err := f.write(&target{Dir: out}, in, &o)
+		if err != nil && before != nil {
+			_ = os.Remove(out) // if it is empty
+		}
+		return err
 	}
 	return Replace(out, func(w io.Writer) error { return in.write(w, out, f, o) })
 }
