@@ -124,11 +124,7 @@ func (b *builder) finish(inputs []Input) (*Data, error) {
 	}
 	rest := []Piece{source}
 	if !b.o.noFindings {
-		compared, err := compare(inputs)
-		if err != nil {
-			return nil, err
-		}
-		tables, err := newPiece("tables", map[string]any{"sides": b.tables, "diff": compared}, nil)
+		tables, err := b.tablesPiece(inputs)
 		if err != nil {
 			return nil, err
 		}
@@ -178,6 +174,15 @@ func (b *builder) finish(inputs []Input) (*Data, error) {
 		}
 		b.double()
 	}
+}
+
+// tablesPiece returns what the page shows as tables, of each side and of their difference.
+func (b *builder) tablesPiece(inputs []Input) (Piece, error) {
+	compared, err := compare(inputs)
+	if err != nil {
+		return Piece{}, err
+	}
+	return newPiece("tables", map[string]any{"sides": b.tables, "diff": compared}, nil)
 }
 
 // leftOut says what is not in the data because of its size.

@@ -10,6 +10,18 @@ import (
 // addresses.
 const maxValues = 1 << 16
 
+// addLabelled is add of requests that are given by a label.
+func (f *finder) addLabelled(s *analyze.Sample, c *call) int32 {
+	n := f.labelled(s, c)
+	if c.span != 0 && n != c.span-1 {
+		if r := f.list.At(c.span - 1); r.last >= s.Begin() { // it was the request's last goroutine so far
+			r.ends(s.At)
+		}
+	}
+	c.span = n + 1
+	return n
+}
+
 // labelled adds a sample if it has the label. c is the state of its goroutine.
 func (f *finder) labelled(s *analyze.Sample, c *call) int32 {
 	if s.Labels == nil {

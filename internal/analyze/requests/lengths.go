@@ -109,29 +109,9 @@ func (l *lengths) missed(list []*request) (out []gapClass) {
 
 // fit sets the counts to those that explain the requests best, with those that have no sample.
 func (l *lengths) fit(list []*request, classes []gapClass) {
-	type row struct {
-		first   int
-		weights []float64
-	}
-	rows := make([]row, len(list))
+	rows := make([]chances, len(list))
 	for i, x := range list {
-		low, high := float64(x.last-x.first), float64(x.after-x.before)
-		p, q := max(1, float64(x.first-x.before)), max(1, float64(x.after-x.last))
-		first, _ := slices.BinarySearch(l.edges, low)
-		r := row{first: max(0, first-1)}
-		// The chance of these bounds, given a length d, is that of a beginning of which both are
-		// true. Its integral over d is made of four parabolas.
-		integral := func(d float64) float64 {
-			half := func(y float64) float64 { y = max(0, y); return y * y / 2 }
-			return half(d-low) - half(d-low-p) - half(d-low-q) + half(d-low-p-q)
-		}
-		before := integral(l.edges[r.first])
-		for j := r.first; j < len(l.count) && (l.edges[j] <= high || j == r.first); j++ {
-			after := integral(l.edges[j+1])
-			r.weights = append(r.weights, max(0, after-before)/(l.edges[j+1]-l.edges[j]))
-			before = after
-		}
-		rows[i] = r
+		rows[i] = l.chances(x)
 	}
 	for j := range l.count {
 		l.count[j] = l.edges[j+1] - l.edges[j]
@@ -170,6 +150,33 @@ func (l *lengths) fit(list []*request, classes []gapClass) {
 		}
 		l.count, next = next, l.count
 	}
+}
+
+// chances has how likely a request's bounds are, given a length: a weight for each from number first
+// on.
+type chances struct {
+	first   int
+	weights []float64
+}
+
+func (l *lengths) chances(x *request) chances {
+	low, high := float64(x.last-x.first), float64(x.after-x.before)
+	p, q := max(1, float64(x.first-x.before)), max(1, float64(x.after-x.last))
+	first, _ := slices.BinarySearch(l.edges, low)
+	r := chances{first: max(0, first-1)}
+	// The chance of these bounds, given a length d, is that of a beginning of which both are
+	// true. Its integral over d is made of four parabolas.
+	integral := func(d float64) float64 {
+		half := func(y float64) float64 { y = max(0, y); return y * y / 2 }
+		return half(d-low) - half(d-low-p) - half(d-low-q) + half(d-low-p-q)
+	}
+	before := integral(l.edges[r.first])
+	for j := r.first; j < len(l.count) && (l.edges[j] <= high || j == r.first); j++ {
+		after := integral(l.edges[j+1])
+		r.weights = append(r.weights, max(0, after-before)/(l.edges[j+1]-l.edges[j]))
+		before = after
+	}
+	return r
 }
 
 // quantile returns the length in µs below which a share q of so many requests is. Those that are

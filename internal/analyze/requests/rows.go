@@ -134,16 +134,7 @@ func (f *finder) rows(out *Requests) (shown Number) {
 		}
 	}
 	if g := kinds[0][analyze.KindHTTP]; g != nil {
-		runs := 0
-		for _, r := range f.list.ended() {
-			runs += analyze.Int(f.kindOf(r) == analyze.KindHTTP)
-		}
-		// What the lengths explain is fewer requests than there were if most are much shorter than
-		// a tick.
-		without := float64(f.unseen) - float64(max(0, len(g.list)-runs)) - (g.lens.all - float64(len(g.list)))
-		if without > g.lens.all/50 {
-			more[analyze.KindHTTP] = without
-		}
+		more[analyze.KindHTTP] = f.unexplained(g)
 	}
 	counts, unseen := f.lives.births.numbers(all, more, seen)
 	add := func(g *requestGroup, k int) Number {
@@ -182,4 +173,18 @@ func (f *finder) rows(out *Requests) (shown Number) {
 		add(g, g.kind)
 	}
 	return shown
+}
+
+// unexplained returns how many requests of HTTP/1 without a sample there were besides those that
+// the lengths explain, which are too few if most requests are much shorter than a tick.
+func (f *finder) unexplained(g *requestGroup) float64 {
+	runs := 0
+	for _, r := range f.list.ended() {
+		runs += analyze.Int(f.kindOf(r) == analyze.KindHTTP)
+	}
+	without := float64(f.unseen) - float64(max(0, len(g.list)-runs)) - (g.lens.all - float64(len(g.list)))
+	if without <= g.lens.all/50 {
+		return 0
+	}
+	return without
 }

@@ -139,14 +139,7 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 	}
 	c := f.calls.Of(s)
 	if f.o.Label != "" {
-		n := f.labelled(s, c)
-		if c.span != 0 && n != c.span-1 {
-			if r := f.list.At(c.span - 1); r.last >= s.Begin() { // it was the request's last goroutine so far
-				r.ends(s.At)
-			}
-		}
-		c.span = n + 1
-		return n, nil
+		return f.addLabelled(s, c), nil
 	}
 	second, err := c.conn.sample(&f.lives, s)
 	if err != nil {
@@ -155,13 +148,7 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 	a, served := f.anchor(s.Stack), c.conn.request(&f.lives, s, c.in)
 	called := &f.calledAs.List[a]
 	if c.in && (a != c.anchor || served != c.served) {
-		f.list.At(c.request).dropped = called.gap
-		f.list.At(c.request).ends(s.At)
-		if f.splits {
-			f.parts.At(c.part).ends(s.At)
-			f.parts.At(c.part).dropped = called.gap
-		}
-		c.in = false
+		f.leave(c, s.At, called.gap)
 	}
 	if called.function == "" {
 		if c.serves && !s.Unselected && s.Status&tachyon.Moved != 0 && f.idle.Always(s.Stack) {
@@ -207,6 +194,20 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 	}
 	c.longest = max(c.longest, s.At-s.Begin())
 	return c.request, nil
+}
+
+// leave notes that a goroutine's request ends at a time, and whether it is unknown for how long it
+// lasted.
+func (f *finder) leave(c *call, at uint64, dropped bool) {
+	r := f.list.At(c.request)
+	r.dropped = dropped
+	r.ends(at)
+	if f.splits {
+		part := f.parts.At(c.part)
+		part.dropped = dropped
+		part.ends(at)
+	}
+	c.in = false
 }
 
 // mayFollow reports whether a sample of a serial call may be of another request than the one

@@ -3,6 +3,7 @@ package syntax
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 
 	"github.com/gotach/profiler/tachyon"
 )
@@ -18,18 +19,22 @@ func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
 		return false
 	}
 	given := map[string]ast.Node{} // the innermost loop around the call, by variable
-	var around, loops []ast.Node
+	var around []ast.Node
 	loop := func() ast.Node {
-		if len(loops) == 0 {
-			return nil
+		for _, n := range slices.Backward(around) {
+			switch n.(type) {
+			case *ast.ForStmt, *ast.RangeStmt:
+				return n
+			}
 		}
-		return loops[len(loops)-1]
+		return nil
 	}
 	of := func(e ast.Expr) bool {
 		root, _ := split(e)
 		in, ok := given[root]
 		return ok && in == loop()
 	}
+	there := func(pos token.Pos) bool { return x.File.Line(pos) == int(f.Line) }
 	receives := func(n ast.Node) bool {
 		op, ok := x.File.channelOp(n)
 		if _, called := op.On.(*ast.CallExpr); !ok || called || op.Does != DoesReceive || x.timeOf(op.On) != NoTime {
@@ -39,17 +44,12 @@ func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
 	}
 	ast.Inspect(x.Body, func(n ast.Node) bool {
 		if n == nil {
-			last := around[len(around)-1]
-			if around = around[:len(around)-1]; last == loop() {
-				loops = loops[:len(loops)-1]
-			}
+			around = around[:len(around)-1]
 			return true
 		}
 		switch n := n.(type) {
 		case *ast.FuncLit:
 			return false
-		case *ast.ForStmt, *ast.RangeStmt:
-			loops = append(loops, n)
 		case *ast.AssignStmt:
 			if call, ok := n.Rhs[0].(*ast.CallExpr); ok && len(n.Rhs) == 1 && Text(call.Fun) != "append" {
 				for _, to := range n.Lhs {
@@ -62,15 +62,15 @@ func (s *Sources) Asks(f *tachyon.Frame) (asks bool) {
 			for _, c := range n.Body.List {
 				switch comm := c.(*ast.CommClause).Comm.(type) {
 				case *ast.ExprStmt:
-					asks = asks || x.File.Line(n.Pos()) == int(f.Line) && receives(comm.X)
+					asks = asks || there(n.Pos()) && receives(comm.X)
 				case *ast.AssignStmt:
-					asks = asks || x.File.Line(n.Pos()) == int(f.Line) && receives(comm.Rhs[0])
+					asks = asks || there(n.Pos()) && receives(comm.Rhs[0])
 				}
 			}
 		case *ast.UnaryExpr:
-			asks = asks || n.Op == token.ARROW && x.File.Line(n.Pos()) == int(f.Line) && receives(n)
+			asks = asks || n.Op == token.ARROW && there(n.Pos()) && receives(n)
 		case *ast.CallExpr:
-			if m, ok := n.Fun.(*ast.SelectorExpr); ok && x.File.Line(m.Sel.Pos()) == int(f.Line) && m.Sel.Name != "Done" { // that of a context
+			if m, ok := n.Fun.(*ast.SelectorExpr); ok && there(m.Sel.Pos()) && m.Sel.Name != "Done" { // that of a context
 				call, chained := m.X.(*ast.CallExpr)
 				asks = asks || chained && len(call.Args) > 0 || of(m.X)
 			}

@@ -168,15 +168,7 @@ func (b *builder) record(r *profile.Record) {
 	for i, id := range slices.Backward(stack) {
 		at := b.place(id)
 		from.called = at.sub
-		c := b.edges[from]
-		if c == nil {
-			c = &nytprof.Caller{FID: from.fid, Line: from.line, Sub: rootsSub}
-			if from.caller != nil {
-				c.Sub = from.caller.Name
-			}
-			b.edges[from] = c
-			b.order = append(b.order, from)
-		}
+		c := b.caller(from)
 		depth := b.depths[at.sub]
 		first := !b.passed[from]
 		if first {
@@ -194,14 +186,7 @@ func (b *builder) record(r *profile.Record) {
 		b.depths[at.sub]++
 		b.passed[from] = true
 
-		next := call.Calls[at.sub.Name]
-		if next == nil {
-			if call.Calls == nil {
-				call.Calls = make(map[string]*nytprof.Call)
-			}
-			next = &nytprof.Call{Sub: at.sub.Name}
-			call.Calls[next.Sub] = next
-		}
+		next := called(call, at.sub.Name)
 		next.Incl += float64(ticks)
 		next.Count += count
 		if i == 0 {
@@ -214,6 +199,33 @@ func (b *builder) record(r *profile.Record) {
 		call = next
 		from = edge{fid: at.fid.FID, line: at.line, caller: at.sub}
 	}
+}
+
+// caller returns the sums of an edge.
+func (b *builder) caller(e edge) *nytprof.Caller {
+	c := b.edges[e]
+	if c == nil {
+		c = &nytprof.Caller{FID: e.fid, Line: e.line, Sub: rootsSub}
+		if e.caller != nil {
+			c.Sub = e.caller.Name
+		}
+		b.edges[e] = c
+		b.order = append(b.order, e)
+	}
+	return c
+}
+
+// called returns what a call calls in a sub.
+func called(call *nytprof.Call, sub string) *nytprof.Call {
+	next := call.Calls[sub]
+	if next == nil {
+		if call.Calls == nil {
+			call.Calls = make(map[string]*nytprof.Call)
+		}
+		next = &nytprof.Call{Sub: sub}
+		call.Calls[sub] = next
+	}
+	return next
 }
 
 func (b *builder) finish() {
