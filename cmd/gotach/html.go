@@ -62,7 +62,8 @@ The page contains lines of them; standard error says of how many files.
 	return cmd
 }
 
-// pageFlags are the flags of the commands that make a page, html and view, and the options that they set.
+// pageFlags are the flags of the commands that make a page, html and view, and the options that
+// they set.
 type pageFlags struct {
 	size    string
 	choice  selectFlags
@@ -110,7 +111,8 @@ func pageSides(cmd *cobra.Command, args []string) ([][]string, error) {
 	}
 }
 
-// pageName returns the name of the page of a file: that of app.tach is app.html in the present folder.
+// pageName returns the name of the page of a file: that of app.tach is app.html in the present
+// folder.
 func pageName(sides [][]string) (string, error) {
 	in := sides[0][0]
 	name := strings.TrimSuffix(filepath.Base(in), filepath.Ext(in)) + ".html"
@@ -142,7 +144,8 @@ func parseSize(cmd, text string) (int64, error) {
 	return int64(n * float64(unit)), nil
 }
 
-// makePage makes the page of one or two profiles. An existing file is replaced when the page is complete.
+// makePage makes the page of one or two profiles. An existing file is replaced when the page is
+// complete.
 func makePage(e *env, sides [][]string, out string, fl *pageFlags) (err error) {
 	for _, side := range sides {
 		for _, in := range side {

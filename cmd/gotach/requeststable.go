@@ -181,7 +181,8 @@ func (t *requestTable) slowest() {
 	}
 }
 
-// ranInstead says who had the cores while slow requests waited for one, "" if nobody had much of them.
+// ranInstead says who had the cores while slow requests waited for one, "" if nobody had much of
+// them.
 func ranInstead(d *requests.Difference) string {
 	var parts []string
 	for _, x := range d.Ran {
@@ -212,8 +213,8 @@ func (t *requestTable) repeated() {
 	}
 }
 
-// inBucket returns how many requests a class of lengths has at least, and their number as text. If the number of all is not known, that of
-// the shortest is not, as most of these have no sample.
+// inBucket returns how many requests a class of lengths has at least, and their number as text. If
+// the number of all is not known, that of the shortest is not, as most of these have no sample.
 func inBucket(r *requests.Requests, x requests.Bucket) (least int, count string) {
 	if rest := r.Count - x.Count; x.From == 0 && !r.Known() {
 		least = max(0, r.Low-rest)
@@ -222,7 +223,8 @@ func inBucket(r *requests.Requests, x requests.Bucket) (least int, count string)
 	return x.Count, fmt.Sprint(x.Count)
 }
 
-// unfinished says how many requests have not ended, and for how long they have lasted if that is longer than all the others took.
+// unfinished says how many requests have not ended, and for how long they have lasted if that is
+// longer than all the others took.
 func unfinished(r *requests.Requests) string {
 	text := fmt.Sprintf("%d not finished", r.Unfinished)
 	if r.Oldest > 0 {
@@ -274,7 +276,8 @@ func shortCount(c requests.Number) string {
 // mostHandlers is the number of rows of handlers.
 const mostHandlers = 15
 
-// handlers writes the requests of each kind, and of each handler. If all requests are of one handler it writes nothing.
+// handlers writes the requests of each kind, and of each handler. If all requests are of one
+// handler it writes nothing.
 func (t *requestTable) handlers() {
 	rows := t.r.Rows
 	if len(rows) < 3 && (len(rows) == 0 || !rows[0].Aside) {

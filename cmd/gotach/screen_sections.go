@@ -12,8 +12,8 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// blockedAt prints where goroutines were blocked. Those that waited at one place in the whole session come last, as far as
-// there is room: they have nothing to do, or hang.
+// blockedAt prints where goroutines were blocked. Those that waited at one place in the whole
+// session come last, as far as there is room: they have nothing to do, or hang.
 func (s *screen) blockedAt() {
 	if len(s.blocked.Rows) == 0 && (len(s.resting.Rows) == 0 || s.most.resting == 0) || s.most.blocked == 0 {
 		return
@@ -55,7 +55,8 @@ func (s *screen) rows(r *profile.Report, most int, shares bool) (n int, left tim
 	}
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		// A row that has nearly all of the time, such as that of leaked goroutines, does not hide what the others have.
+		// A row that has nearly all of the time, such as that of leaked goroutines, does not hide
+		// what the others have.
 		if i == most || row.Self < r.Shown/200 && row.Self < max(left/10, r.Duration/500) {
 			break
 		}
@@ -74,7 +75,8 @@ func (s *screen) rows(r *profile.Report, most int, shares bool) (n int, left tim
 	return n, left
 }
 
-// others prints the time of the rows that are not printed, and its share of all. If all is 0 it prints no share.
+// others prints the time of the rows that are not printed, and its share of all. If all is 0 it
+// prints no share.
 func (s *screen) others(left, all time.Duration, rows int, flag string) {
 	if left <= 0 {
 		return
@@ -86,7 +88,8 @@ func (s *screen) others(left, all time.Duration, rows int, flag string) {
 	s.line(s.paint.dim(fmt.Sprintf("%7s %7s  %-*s  in %s; %s shows all", duration(left), share, sparkWidth, "", plural(int64(rows), "more row"), flag)))
 }
 
-// contended prints, if no finding is of a lock, the locks for which goroutines waited the most, and what held them.
+// contended prints, if no finding is of a lock, the locks for which goroutines waited the most, and
+// what held them.
 func (s *screen) contended() {
 	if s.told(findings.Lock) {
 		return
@@ -123,7 +126,8 @@ func (s *screen) contended() {
 	}
 }
 
-// indent is the number of columns before a line that belongs to the one above. It is small on a narrow terminal.
+// indent is the number of columns before a line that belongs to the one above. It is small on a
+// narrow terminal.
 func (s *screen) indent() int {
 	if s.width < 100 {
 		return 10

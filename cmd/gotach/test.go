@@ -68,7 +68,8 @@ module cache are tested without a profile.`,
 	}
 }
 
-// parseTest takes gotach's flags out of the arguments of go test. help says that the user asks for it.
+// parseTest takes gotach's flags out of the arguments of go test. help says that the user asks for
+// it.
 func parseTest(args []string) (fl testFlags, rest []string, help bool, err error) {
 	fl.out = defaultTestOut
 	for i := 0; i < len(args); i++ {

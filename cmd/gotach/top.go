@@ -135,7 +135,8 @@ func runTop(e *env, what string, window time.Duration, sources *sourceFlags) err
 	return m.failed
 }
 
-// sized replaces the size of a terminal that does not know its own, as in a container, by the usual one.
+// sized replaces the size of a terminal that does not know its own, as in a container, by the usual
+// one.
 func sized(_ tea.Model, msg tea.Msg) tea.Msg {
 	if size, ok := msg.(tea.WindowSizeMsg); ok {
 		size.Width, size.Height = usualSize(size.Width, size.Height)

@@ -80,9 +80,11 @@ var topViews = [...]topView{
 
 const (
 	refresh = time.Second
-	// load is how much of a core the analysis may use: if a look takes long, the next one comes later.
+	// load is how much of a core the analysis may use: if a look takes long, the next one comes
+	// later.
 	load = 5
-	// findEvery and findLoad are refresh and load for findings, which nobody reads anew each second.
+	// findEvery and findLoad are refresh and load for findings, which nobody reads anew each
+	// second.
 	findEvery = 5 * time.Second
 	findLoad  = 50
 )
@@ -153,8 +155,9 @@ func (m *topModel) query() top.Query {
 	return q
 }
 
-// wholeScreen makes all lines of the terminal scroll. Bubble Tea limits scrolling to some lines for a moment, and then to as many as it
-// thinks the terminal has. A terminal that has grown meanwhile keeps that limit, and what is drawn afterwards lands on wrong lines.
+// wholeScreen makes all lines of the terminal scroll. Bubble Tea limits scrolling to some lines for
+// a moment, and then to as many as it thinks the terminal has. A terminal that has grown meanwhile
+// keeps that limit, and what is drawn afterwards lands on wrong lines.
 const wholeScreen = "\x1b7\x1b[r\x1b8" // save the cursor, DECSTBM without margins (which moves it), restore the cursor
 
 // Update implements tea.Model.
@@ -179,8 +182,8 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// resized asks for the size of the terminal if it is not the one that is known. Bubble Tea reads it first and then listens for changes, so a
-// change between these two would not be seen.
+// resized asks for the size of the terminal if it is not the one that is known. Bubble Tea reads it
+// first and then listens for changes, so a change between these two would not be seen.
 func (m *topModel) resized() tea.Cmd {
 	if m.size == nil {
 		return nil

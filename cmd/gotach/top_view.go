@@ -11,7 +11,8 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// tall is the number of lines from which on there is room for the states over time, and for all tables.
+// tall is the number of lines from which on there is room for the states over time, and for all
+// tables.
 const tall = 40
 
 // View implements tea.Model.

@@ -75,7 +75,8 @@ func (e *env) findings(in *formats.Input, paths []string) ([]findings.Finding, e
 const (
 	// whyWidth is the width of the text, also where there is no terminal.
 	whyWidth = 100
-	// whyLines is the number of lines of all findings. Those for which there is no room are counted.
+	// whyLines is the number of lines of all findings. Those for which there is no room are
+	// counted.
 	whyLines = 78
 	// nothingWrong is what is said of a healthy program.
 	nothingWrong = "Nothing stands out."

@@ -12,10 +12,11 @@ import (
 	"github.com/gotach/profiler/internal/files"
 )
 
-// Replace writes a file that appears when it is complete. It is private to its owner, or has the permissions of the
-// file that was there. A device or a pipe is written to as it is. After an error there is no file, or the one that
-// was there before. If the process is killed, Linux leaves nothing; other systems, and file systems such as NFS, leave
-// a hidden file. The writer is an *os.File.
+// Replace writes a file that appears when it is complete. It is private to its owner, or has the
+// permissions of the file that was there. A device or a pipe is written to as it is. After an error
+// there is no file, or the one that was there before. If the process is killed, Linux leaves
+// nothing; other systems, and file systems such as NFS, leave a hidden file. The writer is an
+// *os.File.
 func Replace(out string, write func(io.Writer) error) (err error) {
 	if fi, err := os.Lstat(out); err == nil && fi.Mode()&fs.ModeSymlink != 0 && !files.TrustedOwner(fi) {
 		return errors.New("the symbolic link belongs to another user and is not followed")
@@ -76,7 +77,8 @@ func Replace(out string, write func(io.Writer) error) (err error) {
 	return os.Rename(w.Name(), out)
 }
 
-// Creatable returns an error that names a path if no file can be made there. It leaves what is there as it is.
+// Creatable returns an error that names a path if no file can be made there. It leaves what is
+// there as it is.
 func Creatable(out string) error {
 	if fi, err := os.Stat(out); err == nil && !fi.IsDir() {
 		return nil
@@ -88,7 +90,8 @@ func Creatable(out string) error {
 	return nil
 }
 
-// appear gives a nameless file the name out. Only renaming replaces a file that is there, so it has another name for a moment.
+// appear gives a nameless file the name out. Only renaming replaces a file that is there, so it has
+// another name for a moment.
 func appear(out string, link func(name string) error) error {
 	err := link(out)
 	if errors.Is(err, fs.ErrExist) {

@@ -10,7 +10,8 @@ import (
 	"github.com/gotach/profiler/internal/stream"
 )
 
-// Data is what a page shows. It is complete when Build returns it, and may be used by several goroutines at once.
+// Data is what a page shows. It is complete when Build returns it, and may be used by several
+// goroutines at once.
 type Data struct {
 	Head   Head
 	Pieces []Piece
@@ -32,7 +33,8 @@ type Head struct {
 	NoLatency bool `json:"no_latency,omitempty"`
 }
 
-// version is that of the pieces. The script and the server are of one build, so it only helps to find mistakes.
+// version is that of the pieces. The script and the server are of one build, so it only helps to
+// find mistakes.
 const version = 1
 
 // A Side is one of the profiles. Its numbers are those of gotach report.
@@ -62,7 +64,8 @@ type Fact struct {
 	Value string `json:"value"`
 }
 
-// describe returns what is known of a side as a whole, without its place on the axis. The profile has idle time.
+// describe returns what is known of a side as a whole, without its place on the axis. The profile
+// has idle time.
 func (b *builder) describe(in Input, p *profile.Profile) (Side, error) {
 	r, err := profile.New(p, profile.ReportOptions{By: profile.ByState})
 	if err != nil {

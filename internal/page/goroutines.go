@@ -128,7 +128,8 @@ func (l *lives) note(x *life, record uint32, length uint64) {
 	l.runs++
 }
 
-// shrink leaves goroutines of large groups out, or joins short runs to those before them if the groups are small.
+// shrink leaves goroutines of large groups out, or joins short runs to those before them if the
+// groups are small.
 func (l *lives) shrink() {
 	for before := l.runs; l.runs > before*3/4 && l.limit > 0; {
 		largest := 0

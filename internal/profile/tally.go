@@ -129,7 +129,8 @@ func (t *tally) blocked(r *Record) int {
 	return t.row(rowKey{name: name, file: f.File, line: f.Line}, Row{Name: name, File: f.File, Line: int(max(f.Line, 0))})
 }
 
-// Blocked reports whether a record is time in which goroutines waited: they neither ran nor could run.
+// Blocked reports whether a record is time in which goroutines waited: they neither ran nor could
+// run.
 func (r *Record) Blocked() bool {
 	switch r.State {
 	case Running, NoCore, Runnable, SyscallOnCPU, OnCPUInC, NotSeen, "not recorded", "":

@@ -8,14 +8,16 @@ type idlePlace struct {
 	call string // what it calls to wait: a function, "" for a channel or a read, "*" for anything
 	what string // what it waits for
 
-	// always says that a wait here is idle even if the goroutine has labels. The function works for a connection or in
-	// the background, and its goroutine outlives requests: its labels are those of whatever happened to start
-	// it. It is false for goroutines that end with a request, whose labels are right.
+	// always says that a wait here is idle even if the goroutine has labels. The function works for
+	// a connection or in the background, and its goroutine outlives requests: its labels are those
+	// of whatever happened to start it. It is false for goroutines that end with a request, whose
+	// labels are right.
 	always bool
 }
 
-// matches reports whether a stack waits at the place, given why it waits, the function that the frame calls, and
-// whether the frame itself waits. Only waits for something from outside match, and system calls; a send or a lock does not.
+// matches reports whether a stack waits at the place, given why it waits, the function that the
+// frame calls, and whether the frame itself waits. Only waits for something from outside match, and
+// system calls; a send or a lock does not.
 func (p *idlePlace) matches(why, callee string, itself bool) bool {
 	if !homeReasons[why] && why != "syscall" {
 		return false
@@ -29,9 +31,10 @@ func (p *idlePlace) matches(why, callee string, itself bool) bool {
 	return p.call == callee
 }
 
-// idleTable lists the known places; init adds those of HTTP/2. docs/idle.md shows the table, and a test compares the two. A
-// server's goroutine is idle while it waits for the next request on a connection, but not while it waits for the rest of one. A
-// client's goroutine that reads from a connection is idle: the goroutine that made the request waits too, and that one is not.
+// idleTable lists the known places; init adds those of HTTP/2. docs/idle.md shows the table, and a
+// test compares the two. A server's goroutine is idle while it waits for the next request on a
+// connection, but not while it waits for the rest of one. A client's goroutine that reads from a
+// connection is idle: the goroutine that made the request waits too, and that one is not.
 var idleTable = []idlePlace{
 	{in: "net.(*TCPListener).Accept", call: "*", what: "a connection"},
 	{in: "net.(*UnixListener).Accept", call: "*", what: "a connection"},
@@ -159,7 +162,8 @@ var idleTable = []idlePlace{
 	{in: "github.com/redis/go-redis/v9/maintnotifications.(*CircuitBreakerManager).cleanupLoop", what: "the next time to look", always: true},
 }
 
-// http2Places are the places of HTTP/2. Its code is in several packages (http2Packages), so the names are without package.
+// http2Places are the places of HTTP/2. Its code is in several packages (http2Packages), so the
+// names are without package.
 var http2Places = []idlePlace{
 	{in: "(*serverConn).serve", what: "the next frame", always: true},
 	{in: "(*serverConn).readFrames", call: "(*Framer).ReadFrame", what: "the next frame", always: true},
@@ -168,7 +172,8 @@ var http2Places = []idlePlace{
 	{in: "(*clientConnReadLoop).run", call: "(*Framer).ReadFrame", what: "the next frame", always: true},
 }
 
-// HTTP2Packages are the beginnings of the names of HTTP/2's methods, before the type and after "(*".
+// HTTP2Packages are the beginnings of the names of HTTP/2's methods, before the type and after
+// "(*".
 var HTTP2Packages = [][2]string{
 	{"net/http.", "http2"},
 	{"net/http/internal/http2.", ""},
@@ -205,14 +210,14 @@ var idleReasons = map[string]bool{
 // idleForever is the wait that the program wants to last forever.
 const idleForever = "select (no cases)"
 
-// homeReasons are the waits for something that comes from outside. Only in these is a goroutine at home (see Idle), not in a
-// send, a lock or a system call.
+// homeReasons are the waits for something that comes from outside. Only in these is a goroutine at
+// home (see Idle), not in a send, a lock or a system call.
 var homeReasons = map[string]bool{
 	"chan receive": true, "select": true, "sync.Cond.Wait": true, "sleep": true, "IO wait": true,
 }
 
-// restReasons are the waits in which a goroutine may rest for a whole session (see Idle), because what it is there for does
-// not happen: the end of the program, an error, a change of settings.
+// restReasons are the waits in which a goroutine may rest for a whole session (see Idle), because
+// what it is there for does not happen: the end of the program, an error, a change of settings.
 var restReasons = map[string]bool{
 	"chan receive": true, "select": true, "sync.Cond.Wait": true, "sync.WaitGroup.Wait": true, "sleep": true,
 }
@@ -227,8 +232,8 @@ var Wrappers = map[string]bool{
 	"github.com/sourcegraph/conc.(*WaitGroup).Go.func1": true,
 }
 
-// primitives are packages whose functions only carry out a wait that their caller decided on. Where the value is
-// false, only those that read, accept or copy do so.
+// primitives are packages whose functions only carry out a wait that their caller decided on. Where
+// the value is false, only those that read, accept or copy do so.
 var primitives = map[string]bool{
 	"runtime": true, "internal/poll": true, "internal/sync": true, "sync": true,
 	"net": false, "os": false, "bufio": false, "io": false, "crypto/tls": false, "net/textproto": false,

@@ -10,9 +10,9 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// births count the goroutines that began. The runtime numbers goroutines in their order, so the greatest number says how
-// many there were, with those that no tick found. It gives each P sixteen numbers at a time: the count is exact but for
-// these.
+// births count the goroutines that began. The runtime numbers goroutines in their order, so the
+// greatest number says how many there were, with those that no tick found. It gives each P sixteen
+// numbers at a time: the count is exact but for these.
 type births struct {
 	all   float64 // goroutines that began in the profile; 0: unknown
 	born  int     // those that have a sample
@@ -39,9 +39,11 @@ type birth struct {
 
 const (
 	maxBirths = 4000 // lives of a site that are kept
-	// A goroutine that has its first sample so soon after the first one of all was there before, in µs.
+	// A goroutine that has its first sample so soon after the first one of all was there before, in
+	// µs.
 	bornBefore = 20_000
-	// A goroutine whose number is so much less than that of one with an earlier sample was there before.
+	// A goroutine whose number is so much less than that of one with an earlier sample was there
+	// before.
 	lateNumbers = 64
 	minBirths   = 10 // fewer goroutines do not say how many began
 )
@@ -54,8 +56,9 @@ func (b *births) load() {
 	b.seen = map[uint64]*birth{}
 }
 
-// add adds a goroutine of the present file, with its first sample at first and its last one at last, since the start of
-// the profile. The first one stands for the time since from. A goroutine may come again, with a later end.
+// add adds a goroutine of the present file, with its first sample at first and its last one at
+// last, since the start of the profile. The first one stands for the time since from. A goroutine
+// may come again, with a later end.
 func (b *births) add(g *tachyon.Goroutine, from, first, last uint64) {
 	if x := b.seen[g.ID]; x != nil {
 		x.last = max(x.last, last)
@@ -78,8 +81,8 @@ func (b *births) loaded() {
 		begin = min(begin, x.first)
 		list = append(list, sighting{id, x.first})
 	}
-	// What has its first sample later began later, or is one of so many that they are visited in turns. So the greatest number
-	// at the begin is that of some of the first that began.
+	// What has its first sample later began later, or is one of so many that they are visited in
+	// turns. So the greatest number at the begin is that of some of the first that began.
 	list = slices.DeleteFunc(list, func(x sighting) bool { return x.first <= begin+bornBefore })
 	if len(list) < minBirths {
 		return
@@ -141,7 +144,8 @@ func (b *births) readStops(src *stream.Source) error {
 	return nil
 }
 
-// estimate returns how many goroutines began there, and how many of them had lives too short to be counted that way.
+// estimate returns how many goroutines began there, and how many of them had lives too short to be
+// counted that way.
 func (x *birthSite) estimate() (all, short float64) {
 	if x.n == 0 {
 		return 0, 0
@@ -159,8 +163,9 @@ func (x *birthSite) estimate() (all, short float64) {
 // A birthCount is what births say of the requests of some kinds.
 type birthCount struct {
 	kinds [analyze.KindCount]bool // requests that have a goroutine each
-	// unseen is the number of goroutines that have no sample, as far as estimates of sites that serve no requests leave them. The others are
-	// those of such sites, which may have more of them; short are the others of sites where some lives are short.
+	// unseen is the number of goroutines that have no sample, as far as estimates of sites that
+	// serve no requests leave them. The others are those of such sites, which may have more of
+	// them; short are the others of sites where some lives are short.
 	unseen, others, short float64
 	http                  bool    // requests of HTTP/1 have a goroutine each; how often connections stop tells of them too
 	long                  bool    // hardly any of these is short: goroutines of others have no sample as often
@@ -229,25 +234,27 @@ func (b *births) count(kinds [analyze.KindCount]float64, seen [analyze.KindCount
 	return c
 }
 
-// A connection's goroutine stops running to wait for the next request, and at its end for the goroutine that reads in the
-// background. Either may be needless under load, when the next request is there already or what it waits for is done.
-// Handlers stop it further times.
+// A connection's goroutine stops running to wait for the next request, and at its end for the
+// goroutine that reads in the background. Either may be needless under load, when the next request
+// is there already or what it waits for is done. Handlers stop it further times.
 const leastStops, fewStops = 1.2, 1.6
 
-// startDial starts a goroutine that makes a connection of http.Transport, dialConn the two that read from it and write to it.
+// startDial starts a goroutine that makes a connection of http.Transport, dialConn the two that
+// read from it and write to it.
 const startDial, dialConn = "net/http.(*Transport).startDialConnForLocked", "net/http.(*Transport).dialConn"
 
 // connectionStart starts the goroutine of each connection of an HTTP/1 server.
 const connectionStart = "net/http.(*Server).Serve"
 
-// atLeast returns how many of the estimated requests there are at least: the estimate of those that have no sample is good to a third
-// if ticks come late.
+// atLeast returns how many of the estimated requests there are at least: the estimate of those that
+// have no sample is good to a third if ticks come late.
 func atLeast(estimated float64, seen int) float64 {
 	return estimated - max(0, (estimated-float64(seen))/2)
 }
 
-// numbers returns the number of requests by kind, and how many more there are at most than the samples tell. all are those
-// that samples tell, by kind, with estimates of those that have none; more are further ones that connections must have served.
+// numbers returns the number of requests by kind, and how many more there are at most than the
+// samples tell. all are those that samples tell, by kind, with estimates of those that have none;
+// more are further ones that connections must have served.
 func (b *births) numbers(all, more [analyze.KindCount]float64, seen [analyze.KindCount]int) (out [analyze.KindCount]Number, unseen float64) {
 	c := b.count(all, seen)
 	counted, sum := 0, 0.0 // kinds

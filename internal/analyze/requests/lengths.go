@@ -152,8 +152,8 @@ func (l *lengths) fit(list []*request, classes []gapClass) {
 	}
 }
 
-// chances has how likely a request's bounds are, given a length: a weight for each from number first
-// on.
+// chances has how likely a request's bounds are, given a length: a weight for each from number
+// first on.
 type chances struct {
 	first   int
 	weights []float64

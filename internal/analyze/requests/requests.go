@@ -1,5 +1,6 @@
-// Package requests finds the requests of a profile: how many there are, how long they take, and what the slow ones do. Command and page
-// call [Find], a report of slow requests [FindSlow], package diff [FindEnded].
+// Package requests finds the requests of a profile: how many there are, how long they take, and
+// what the slow ones do. Command and page call [Find], a report of slow requests [FindSlow],
+// package diff [FindEnded].
 //
 // # Files
 //
@@ -36,26 +37,29 @@ type Options struct {
 	Source func(name string) *source.File
 }
 
-// Requests are the requests of a profile. An invocation is the longest run of a goroutine's samples in
-// which the same call of the function is on the stack: the outermost frame that matches, with the same
-// stack below it. Requests of an HTTP/1 connection that follow at once are told apart. Other calls with
-// no sample between them look like one.
+// Requests are the requests of a profile. An invocation is the longest run of a goroutine's samples
+// in which the same call of the function is on the stack: the outermost frame that matches, with
+// the same stack below it. Requests of an HTTP/1 connection that follow at once are told apart.
+// Other calls with no sample between them look like one.
 type Requests struct {
 	What string `json:"what"`
 	Number
 	TooShort   int `json:"too_short"`  // seen at one tick only; such requests have mostly no sample at all
 	Unfinished int `json:"unfinished"` // requests that last at the end of the profile; not counted
-	// Oldest is how long the longest of these has lasted, if that is longer than all those took that have ended.
+	// Oldest is how long the longest of these has lasted, if that is longer than all those took
+	// that have ended.
 	Oldest time.Duration `json:"oldest_ns,omitempty"`
-	// Idle is the idle time of goroutines that have the label, but work in the background, such as those of a connection
-	// that was made for a request and outlives it. It is in no request.
+	// Idle is the idle time of goroutines that have the label, but work in the background, such as
+	// those of a connection that was made for a request and outlives it. It is in no request.
 	Idle time.Duration `json:"idle_ns"`
 	Lengths
 	Short time.Duration `json:"short_ns"` // usual time between two samples: a shorter length is not known
-	// Lower is not nil if calls may have followed each other with no sample between them: then it has the
-	// lengths if each wait at a place where the goroutine has waited before is another call.
+	// Lower is not nil if calls may have followed each other with no sample between them: then it
+	// has the lengths if each wait at a place where the goroutine has waited before is another
+	// call.
 	Lower *Lengths `json:"lower,omitempty"`
-	// SlowPerSecond is how many requests a second take longer than SlowOver. That is known however rare ticks are.
+	// SlowPerSecond is how many requests a second take longer than SlowOver. That is known however
+	// rare ticks are.
 	SlowPerSecond float64       `json:"slow_per_second,omitempty"`
 	SlowOver      time.Duration `json:"slow_over_ns,omitempty"`
 	Rows          []Row         `json:"rows"` // each kind, then each handler
@@ -80,7 +84,8 @@ type Number struct {
 // Known reports whether the number is known within 10 %.
 func (c Number) Known() bool { return c.High > 0 && 10*(c.High-c.Low) <= c.High }
 
-// A Bucket counts requests of From to To. That of 0 to Short is one class: how long these are is not known.
+// A Bucket counts requests of From to To. That of 0 to Short is one class: how long these are is
+// not known.
 type Bucket struct {
 	From  time.Duration `json:"from_ns"`
 	To    time.Duration `json:"to_ns"`
@@ -95,28 +100,30 @@ type Group struct {
 }
 
 // A Difference is the time in one function and state. The function is the innermost one of the
-// program's own code, or of a module if the request has none. If the state is a wait, it is the time at one
-// line; else Line is the one with the most time.
+// program's own code, or of a module if the request has none. If the state is a wait, it is the
+// time at one line; else Line is the one with the most time.
 type Difference struct {
 	Name  string        `json:"name"`
 	File  string        `json:"file,omitempty"`
 	Line  int32         `json:"line,omitempty"`
 	State string        `json:"state"`
 	Time  time.Duration `json:"ns"`
-	// In is the innermost function of modules, or of all on a CPU, that slow requests are in for at least half of
-	// this time. It is "" if that is the same function or there is none.
+	// In is the innermost function of modules, or of all on a CPU, that slow requests are in for at
+	// least half of this time. It is "" if that is the same function or there is none.
 	In string `json:"in,omitempty"`
-	// Object is the text of the lock or channel that the line waits for, such as "c.mu". Only the first
-	// rows have it, if the source is here.
+	// Object is the text of the lock or channel that the line waits for, such as "c.mu". Only the
+	// first rows have it, if the source is here.
 	Object string `json:"object,omitempty"`
-	// Peer is the connection or file for which requests wait, such as "tcp 10.2.3.4:5432": see locks.FarEnds.
+	// Peer is the connection or file for which requests wait, such as "tcp 10.2.3.4:5432": see
+	// locks.FarEnds.
 	Peer string `json:"peer,omitempty"`
-	// Ran is who had the cores meanwhile, the most first, if it is time in which slow requests waited for one. It is nil if the profile is of several
-	// processes.
+	// Ran is who had the cores meanwhile, the most first, if it is time in which slow requests
+	// waited for one. It is nil if the profile is of several processes.
 	Ran []Ran `json:"ran_instead,omitempty"`
 }
 
-// A Ran is who had the cores while others waited for one, as package cores names it, and for which share of that time.
+// A Ran is who had the cores while others waited for one, as package cores names it, and for which
+// share of that time.
 type Ran struct {
 	Name  string  `json:"name"`
 	Share float64 `json:"share"`

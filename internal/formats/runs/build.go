@@ -11,7 +11,8 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// New reads all samples of a source twice. The source has creators, and labels if the session is to have them.
+// New reads all samples of a source twice. The source has creators, and labels if the session is to
+// have them.
 func New(src *stream.Source, o Options) (*Session, error) {
 	b := &builder{src: src, o: &o, start: src.Header().Start}
 	b.stacks = newStacks(src, &o)
@@ -133,8 +134,9 @@ func (b *builder) measure() error {
 	return nil
 }
 
-// another reports whether a sample is of another wait than the one before, given the stack of that one in the source.
-// The place is the same. Waits for different objects have different stacks in the source, if it knows objects.
+// another reports whether a sample is of another wait than the one before, given the stack of that
+// one in the source. The place is the same. Waits for different objects have different stacks in
+// the source, if it knows objects.
 func (b *builder) another(s *stream.Sample, stack uint32) bool {
 	return b.o.Waits && (s.Status&tachyon.Moved != 0 || s.Stack != stack)
 }

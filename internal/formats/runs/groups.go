@@ -43,7 +43,8 @@ type group struct {
 	rest bool // it is in the track of other groups
 }
 
-// maxBlocks bounds the memory for counting goroutines. Ids are nearly successive numbers, 64 of which are a block.
+// maxBlocks bounds the memory for counting goroutines. Ids are nearly successive numbers, 64 of
+// which are a block.
 const maxBlocks = 1 << 20
 
 // groups are those of a source.
@@ -77,8 +78,8 @@ func (g *groups) kind(s *stream.Sample) uint8 {
 	return ofProgram
 }
 
-// find returns the group of a sample's goroutine. Further samples of the goroutine in the file are of the same
-// group, whatever their stacks.
+// find returns the group of a sample's goroutine. Further samples of the goroutine in the file are
+// of the same group, whatever their stacks.
 func (g *groups) find(s *stream.Sample) *group {
 	key := site{kind: g.kind(s)}
 	if key.kind == ofProgram && s.Creator != 0 {
@@ -98,8 +99,8 @@ func (g *groups) find(s *stream.Sample) *group {
 	return to
 }
 
-// add counts the goroutine of a sample, which is its first one in a file. Above a very large number of goroutines, it
-// no longer counts.
+// add counts the goroutine of a sample, which is its first one in a file. Above a very large number
+// of goroutines, it no longer counts.
 func (g *groups) add(to *group, s *stream.Sample) {
 	key, bit := block{s.Goroutine / 64, s.Interpreter}, uint64(1)<<(s.Goroutine%64)
 	bits, ok := g.blocks[key]
@@ -113,7 +114,8 @@ func (g *groups) add(to *group, s *stream.Sample) {
 	}
 }
 
-// plan decides which groups get a track for each goroutine. It returns the number of groups that share one track.
+// plan decides which groups get a track for each goroutine. It returns the number of groups that
+// share one track.
 func (g *groups) plan(l Limits) (others int) {
 	tracks, runs, depth := len(g.list), 0, 0
 	if tracks > l.Tracks {
@@ -139,8 +141,8 @@ func (g *groups) plan(l Limits) (others int) {
 	return others
 }
 
-// vague reports whether it is not known yet with which function a goroutine began: a stack may only have a wait frame,
-// such as [runnable, not started].
+// vague reports whether it is not known yet with which function a goroutine began: a stack may only
+// have a wait frame, such as [runnable, not started].
 func vague(entry string) bool { return entry == "" || entry[0] == '[' }
 
 func (g *group) vague() bool { return g.kind != ofProcess && vague(g.entry) }

@@ -24,7 +24,8 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// What the profiles have: their begin, the status of what runs, and names that a page must not take for markup.
+// What the profiles have: their begin, the status of what runs, and names that a page must not take
+// for markup.
 const (
 	Begin   = 1_795_234_224_000_000 // µs
 	Running = tachyon.HasGIL | tachyon.OnCPU
@@ -57,7 +58,8 @@ func (r *Recording) Add(goroutine, at uint64, status tachyon.Status, frames ...t
 	testenv.OK(r.t, r.w.WriteFrames(&tachyon.Sample{Thread: goroutine, Time: Begin + at, Status: status}, frames))
 }
 
-// AddRuntime is Add for a goroutine of the Go runtime or, from tachyon.FirstPseudo on, for CPU time of no goroutine.
+// AddRuntime is Add for a goroutine of the Go runtime or, from tachyon.FirstPseudo on, for CPU time
+// of no goroutine.
 func (r *Recording) AddRuntime(goroutine, at uint64, status tachyon.Status, frames ...tachyon.Frame) {
 	r.t.Helper()
 	of := uint32(tachyon.Runtime)
@@ -100,8 +102,8 @@ func Frame(function string, line int32) tachyon.Frame {
 // Wait returns the marker of a wait.
 func Wait(reason string) tachyon.Frame { return tachyon.Frame{Func: "[" + reason + "]"} }
 
-// Server makes a profile of two seconds: 8 workers that hash, wait for a lock and sleep, and a main goroutine that waits.
-// In the second half they hash more.
+// Server makes a profile of two seconds: 8 workers that hash, wait for a lock and sleep, and a main
+// goroutine that waits. In the second half they hash more.
 func Server(t testing.TB) page.Input {
 	r := New(t)
 	top, serve := Frame("main.main", 10), Frame("main.serve", 20)
@@ -129,8 +131,8 @@ func Server(t testing.TB) page.Input {
 	return r.Input(2 * time.Second)
 }
 
-// Contended makes a profile of a second: goroutine 7 holds a lock, 8 and 9 wait for it, and 10 leaks children that wait.
-// Goroutine 11 serves requests.
+// Contended makes a profile of a second: goroutine 7 holds a lock, 8 and 9 wait for it, and 10
+// leaks children that wait. Goroutine 11 serves requests.
 func Contended(t testing.TB) page.Input {
 	r := New(t)
 	lock := []tachyon.Frame{{Func: "[sync.Mutex.Lock]", Line: 1}, {File: "/usr/lib/go/src/sync/mutex.go", Func: "sync.(*Mutex).Lock", Line: 46}}
