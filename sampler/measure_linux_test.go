@@ -3,6 +3,7 @@
 package sampler
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -32,7 +33,7 @@ func TestMeasureAccounted(t *testing.T) {
 			sampled, last := s.Stats().NotSeen, map[uint64]uint64{}
 			for _, g := range m.whole(s).goroutines() {
 				if g.CreatedBy == "sync.(*WaitGroup).Go" {
-					last[g.ID] = uint64(s.start.UnixMicro()) + g.First - max(g.FirstWeight, 1000)
+					last[g.ID] = uint64(s.start.UnixMicro()) + g.First - cmp.Or(g.FirstWeight, 1000)
 				}
 			}
 			for _, p := range m.samples {

@@ -186,11 +186,12 @@ func (r *recorder) Sample(s *source.Sample) {
 // beginning of that time, or, if that is before this part of the session, it puts the weight into
 // the metadata. If the difference is less than half an interval, the sample has one interval, and
 // the weight of the next first sample is corrected. So the sum is right, and short-lived
-// goroutines have one sample. This is the only place in the sampler that handles weights of first
-// samples.
+// goroutines have one sample. If first samples have had an interval too much, the weights of those that
+// stand for less are in the metadata. This is the only place in the sampler that handles weights of
+// first samples.
 func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 	switch {
-	case k == nil:
+	case k == nil || !k.seen && s.Gap == 0:
 		return r.interval
 	case k.seen:
 		weight := micros(max(s.Time, k.last)) - micros(k.last)
@@ -198,13 +199,15 @@ func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 			k.weight = weight
 		}
 		return weight
-	case s.Gap == 0:
-		return r.interval
 	}
 	tick := time.Duration(r.interval) * time.Microsecond
 	gap := min(s.Gap+r.owed, s.Time)
 	if gap < tick*3/2 {
-		r.owed = max(gap-tick, -maxOwed*tick)
+		if r.owed = gap - tick; r.owed < -tick {
+			k.weight = max(micros(s.Gap), 1)
+			r.owed += tick - time.Duration(k.weight)*time.Microsecond
+			return k.weight
+		}
 		return r.interval
 	}
 	r.owed = 0
@@ -217,9 +220,6 @@ func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 	}
 	return weight
 }
-
-// maxOwed bounds the time, in intervals, by which first samples may have had too much weight.
-const maxOwed = 100
 
 // write adds a sample to the batch, with at as its time. k is its goroutine, or nil.
 func (r *recorder) write(k *goroutine, s *source.Sample, at time.Duration) {

@@ -93,7 +93,7 @@ func TestFirstSample(t *testing.T) {
 	for name, c := range map[string]struct {
 		at     float64   // ms
 		gaps   []float64 // ms, of one goroutine after the other
-		before []float64 // ms: how long before it the first of two samples is; 0: there is one
+		before []float64 // ms: how long before it the first of two samples is; 0: there is one; less: its weight is so much less than an interval
 	}{
 		"no gap":               {20, []float64{0}, []float64{0}},
 		"one interval":         {20, []float64{1}, []float64{0}},
@@ -104,11 +104,10 @@ func TestFirstSample(t *testing.T) {
 		"more than that":       {20, []float64{200}, []float64{19}},
 		"too little so far":    {20, []float64{1.25, 1.125, 1.125, 1.125}, []float64{0, 0, 0.5, 0}},
 		"too much so far":      {20, []float64{0.5, 1.5, 2.25}, []float64{0, 0, 1.25}},
-		"most that is owed":    {500, append(slices.Repeat([]float64{0.001}, 150), 102), append(make([]float64, 150), 1)},
+		"far too much so far":  {20, []float64{0.1, 0.1, 0.2, 3, 0.0001}, []float64{0, -0.9, -0.8, 1.1, 0}},
 	} {
-		var m memory
+		m, want, weight := memory{}, []tachyon.Sample(nil), uint64(0)
 		s, out := session(t, Config{}, &m)
-		var want []tachyon.Sample
 		out.Batch(func() {
 			for i, gap := range c.gaps {
 				id := uint64(i + 1)
@@ -123,9 +122,10 @@ func TestFirstSample(t *testing.T) {
 		})
 		stop(t, s)
 		equal(t, name, m.samples, want)
-		weight := uint64(0)
-		for _, before := range c.before {
-			weight += 1000 + uint64(math.Round(1000*before))
+		for i, before := range c.before {
+			w := uint64(math.Round(1000 + 1000*before))
+			weight += w
+			testenv.FailIf(t, before < 0 && s.Part().Goroutines[i].FirstWeight != w, "%s: the weight of %d is not in the metadata", name, i)
 		}
 		equal(t, name+": leaf PCs", s.Part().PCs.PCs, []tachyon.LeafPC{{Addr: 1, Wall: uint32(len(c.gaps)), WallTime: weight}, {Addr: 2, Wall: 1, WallTime: 30_000}})
 	}
