@@ -422,6 +422,7 @@ var modes = map[string]func(){
 	"seccomp timer_settime":     func() { fallsBack(unix.SYS_TIMER_SETTIME, "timer_settime") },
 	"unmaps":                    func() { fallsBack(-1, "unmaps stacks") },
 	"race cover":                func() { fallsBack(-1, "-race") },
+	"msan":                      func() { fallsBack(-1, "has a handler that is not Go's") }, // the sanitizer has put its own before it
 	"seccomp clock_gettime":     func() { fallsBack(unix.SYS_CLOCK_GETTIME, "clock_gettime") },
 	"max threads": func() {
 		spareThreads()
