@@ -133,13 +133,14 @@ const strip = {
 		this.titled = g.measureText(title).width + 10;
 		const step = niceStep((to - from) / Math.max(2, width / 90));
 		let free = 0; // up to there is text
-		for (const side of head.sides) {
+		for (const [i, side] of head.sides.entries()) {
+			const most = i + 1 < head.sides.length ? this.xAt(head.sides[i + 1].from_us) : width;
 			for (let t = Math.max(side.from_us, side.from_us + Math.ceil((from - side.from_us) / step) * step); t <= Math.min(to, side.to_us); t += step) {
 				const x = this.xAt(t), text = seconds(t - side.from_us);
 				g.fillStyle = colours['--line'];
 				g.fillRect(x, height - this.bottom + 8, 1, 5);
 				const end = x + g.measureText(text).width + 3;
-				if (end > width || x < free) continue;
+				if (end > most || x < free) continue;
 				free = end;
 				g.fillStyle = colours['--dim'];
 				g.fillText(text, x + 3, height - this.bottom + 11);

@@ -15,8 +15,8 @@ const goroutines = {
 
 	// groups returns the groups that have time, those with the most first.
 	groups() {
-		const time = new Float64Array(D.groups.length), s = sumsOfAllGroups();
-		for (let r = 0; r < s.record.length; r++) time[D.recGroup[r]] += s.record[r];
+		const time = new Float64Array(D.groups.length);
+		for (const s of sumsOfAllGroups()) for (let r = 0; r < s.record.length; r++) time[D.recGroup[r]] += s.record[r];
 		return D.groups.map((_, g) => g).filter((g) => time[g] > 0).sort((a, b) => time[b] - time[a]).map((g) => ({group: g, time: time[g]}));
 	},
 
@@ -96,14 +96,15 @@ const goroutines = {
 		g.font = '11px system-ui, "DejaVu Sans", sans-serif';
 		g.textAlign = 'left';
 		let free = 0; // up to there is text
-		for (const side of head.sides) {
+		for (const [i, side] of head.sides.entries()) {
+			const most = i + 1 < head.sides.length ? this.xAt(head.sides[i + 1].from_us) : width;
 			for (let t = Math.max(side.from_us, side.from_us + Math.ceil((from - side.from_us) / step) * step); t <= Math.min(to, side.to_us); t += step) {
 				const x = this.xAt(t), text = seconds(t - side.from_us);
 				g.fillStyle = colours['--line'];
 				g.fillRect(x, y, 1, 5);
 				g.fillStyle = colours['--dim'];
 				const end = x + g.measureText(text).width + 4;
-				if (end > width || x < free) continue;
+				if (end > most || x < free) continue;
 				free = end;
 				g.fillText(text, x + 3, y + 10);
 			}
@@ -252,7 +253,7 @@ const goroutines = {
 		const out = [];
 		if (r.goroutine < 0) {
 			const n = this.byGroup[r.group].length, all = G.members[r.group] || 0;
-			out.push(groupName(r.group), plural(all, 'goroutine') + (n < all ? `, ${n.toLocaleString('en-US')} with a row` : ''), `${duration(r.time)} in the range`);
+			out.push(groupName(r.group), plural(all, 'goroutine') + (n < all ? `, ${n.toLocaleString('en-US')} with a row` : ''), `${duration(r.time)} in the range${S.second ? 's' : ''}`);
 			return out;
 		}
 		const i = r.goroutine, label = G.labels[G.gLabels[i]];
@@ -352,16 +353,16 @@ const goroutines = {
 	},
 };
 
-let groupSums = null, groupSumsKey = '';
+let groupSums = [], groupSumsKey = '';
 
-// sumsOfAllGroups returns the sums of the range as if no group and no goroutine were chosen.
+// sumsOfAllGroups returns the sums of the range, and of the second one, as if no group and no goroutine were chosen.
 function sumsOfAllGroups() {
-	if (S.group < 0 && S.goroutine < 0) return sums()[0];
-	const key = JSON.stringify([S.range, S.idle, S.apart, S.weight, S.removed, S.keep]);
+	if (S.group < 0 && S.goroutine < 0) return sums().filter(Boolean);
+	const key = JSON.stringify([S.range, S.second, S.idle, S.apart, S.weight, S.removed, S.keep]);
 	if (key !== groupSumsKey) {
 		const {group, goroutine} = S;
 		S.group = S.goroutine = -1;
-		groupSums = new Sums(S.range);
+		groupSums = S.second ? [new Sums(S.range), new Sums(S.second)] : [new Sums(S.range)];
 		Object.assign(S, {group, goroutine});
 		groupSumsKey = key;
 	}
