@@ -31,10 +31,10 @@ type recorder struct {
 	pcs      map[uint64]*tachyon.LeafPC
 	objects  objects.Told
 
-	now       time.Duration // time of the latest sample
-	owed      time.Duration // what the first samples up to now have too little weight, or too much
-	grace     time.Duration // a goroutine is forgotten so long after its end
-	leaving   []*goroutine  // those that have ended and are not forgotten, in order
+	now       time.Duration    // time of the latest sample
+	owed      [2]time.Duration // what the first samples up to now have too little weight, or too much; of those on the CPU apart
+	grace     time.Duration    // a goroutine is forgotten so long after its end
+	leaving   []*goroutine     // those that have ended and are not forgotten, in order
 	forgotten forgotten
 
 	queue      []*goroutine        // goroutines with news, the oldest first
@@ -185,7 +185,7 @@ func (r *recorder) Sample(s *source.Sample) {
 // sample has another weight, weigh makes it known to readers: it writes one more sample at the
 // beginning of that time, or, if that is before this part of the session, it puts the weight into
 // the metadata. If the difference is less than half an interval, the sample has one interval, and
-// the weight of the next first sample is corrected. So the sum is right, and short-lived
+// the weight of the next first sample is corrected, on the CPU and off it apart. So both sums are right, and short-lived
 // goroutines have one sample. If first samples have had an interval too much, the weights of those that
 // stand for less are in the metadata. This is the only place in the sampler that handles weights of
 // first samples.
@@ -201,16 +201,17 @@ func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 		return weight
 	}
 	tick := time.Duration(r.interval) * time.Microsecond
-	gap := min(s.Gap+r.owed, s.Time)
+	owed := &r.owed[s.Status&tachyon.OnCPU/tachyon.OnCPU]
+	gap := min(s.Gap+*owed, s.Time)
 	if gap < tick*3/2 {
-		if r.owed = gap - tick; r.owed < -tick {
+		if *owed = gap - tick; *owed < -tick {
 			k.weight = max(micros(s.Gap), 1)
-			r.owed += tick - time.Duration(k.weight)*time.Microsecond
+			*owed += tick - time.Duration(k.weight)*time.Microsecond
 			return k.weight
 		}
 		return r.interval
 	}
-	r.owed = 0
+	*owed = 0
 	from := s.Time - gap + tick
 	weight := micros(s.Time) - micros(from) + r.interval
 	if from < r.part {

@@ -91,43 +91,43 @@ func TestSourcePlugsIn(t *testing.T) {
 // next first sample.
 func TestFirstSample(t *testing.T) {
 	for name, c := range map[string]struct {
-		at     float64   // ms
+		odd    int       // 1: every second one is on the CPU
 		gaps   []float64 // ms, of one goroutine after the other
 		before []float64 // ms: how long before it the first of two samples is; 0: there is one; less: its weight is so much less than an interval
 	}{
-		"no gap":               {20, []float64{0}, []float64{0}},
-		"one interval":         {20, []float64{1}, []float64{0}},
-		"less than a half off": {20, []float64{1.499}, []float64{0}},
-		"a half off":           {20, []float64{1.5}, []float64{0.5}},
-		"three intervals":      {20, []float64{3}, []float64{2}},
-		"the whole session":    {20, []float64{20}, []float64{19}},
-		"more than that":       {20, []float64{200}, []float64{19}},
-		"too little so far":    {20, []float64{1.25, 1.125, 1.125, 1.125}, []float64{0, 0, 0.5, 0}},
-		"too much so far":      {20, []float64{0.5, 1.5, 2.25}, []float64{0, 0, 1.25}},
-		"far too much so far":  {20, []float64{0.1, 0.1, 0.2, 3, 0.0001}, []float64{0, -0.9, -0.8, 1.1, 0}},
+		"no gap, one interval": {0, []float64{0, 1}, []float64{0, 0}},
+		"less than a half off": {0, []float64{1.499}, []float64{0}},
+		"a half off":           {0, []float64{1.5}, []float64{0.5}},
+		"three intervals":      {0, []float64{3}, []float64{2}},
+		"the whole session":    {0, []float64{20}, []float64{19}},
+		"more than that":       {0, []float64{200}, []float64{19}},
+		"too little so far":    {0, []float64{1.25, 1.125, 1.125, 1.125}, []float64{0, 0, 0.5, 0}},
+		"too much so far":      {0, []float64{0.5, 1.5, 2.25}, []float64{0, 0, 1.25}},
+		"on the CPU apart":     {1, []float64{0.5, 1.5, 1.5, 2.25}, []float64{0, 0.5, 0, 1.25}},
+		"far too much so far":  {0, []float64{0.1, 0.1, 0.2, 3, 0.0001}, []float64{0, -0.9, -0.8, 1.1, 0}},
 	} {
-		m, want, weight := memory{}, []tachyon.Sample(nil), uint64(0)
+		m, want, weights := memory{}, []tachyon.Sample(nil), [2]uint64{}
 		s, out := session(t, Config{}, &m)
 		out.Batch(func() {
 			for i, gap := range c.gaps {
-				id := uint64(i + 1)
-				sample(out, source.Sample{Goroutine: id, Time: ms(c.at), Gap: ms(gap), Leaf: 1})
+				id, status := uint64(i+1), tachyon.OnCPU*tachyon.Status(i%2*c.odd)
+				sample(out, source.Sample{Goroutine: id, Status: status, Time: ms(20), Gap: ms(gap), Leaf: 1})
 				if c.before[i] > 0 {
-					want = append(want, tachyon.Sample{Thread: id, Time: us(ms(c.at - c.before[i]))})
+					want = append(want, tachyon.Sample{Thread: id, Status: status, Time: us(ms(20 - c.before[i]))})
 				}
-				want = append(want, tachyon.Sample{Thread: id, Time: us(ms(c.at))})
+				want = append(want, tachyon.Sample{Thread: id, Status: status, Time: us(ms(20))})
 			}
-			sample(out, source.Sample{Goroutine: 1, Time: ms(c.at + 30), Gap: ms(50), Leaf: 2})
-			want = append(want, tachyon.Sample{Thread: 1, Time: us(ms(c.at + 30))})
+			sample(out, source.Sample{Goroutine: 1, Time: ms(50), Gap: ms(50), Leaf: 2})
+			want = append(want, tachyon.Sample{Thread: 1, Time: us(ms(50))})
 		})
 		stop(t, s)
 		equal(t, name, m.samples, want)
 		for i, before := range c.before {
 			w := uint64(math.Round(1000 + 1000*before))
-			weight += w
+			weights[i%2*c.odd] += w
 			testenv.FailIf(t, before < 0 && s.Part().Goroutines[i].FirstWeight != w, "%s: the weight of %d is not in the metadata", name, i)
 		}
-		equal(t, name+": leaf PCs", s.Part().PCs.PCs, []tachyon.LeafPC{{Addr: 1, Wall: uint32(len(c.gaps)), WallTime: weight}, {Addr: 2, Wall: 1, WallTime: 30_000}})
+		equal(t, name+": leaf PCs", s.Part().PCs.PCs, []tachyon.LeafPC{{Addr: 1, Wall: uint32(len(c.gaps)), CPU: uint32(len(c.gaps) / 2 * c.odd), WallTime: weights[0] + weights[1], CPUTime: weights[1]}, {Addr: 2, Wall: 1, WallTime: 30_000}})
 	}
 }
 
