@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/analyze"
@@ -280,6 +281,10 @@ func (w *waitChains) result(nodes map[chainKey]*chainNode) []WaitNode {
 			x.Name = stream.PeerText(key.peer)
 		} else if sums := w.sums[key.object]; sums != nil {
 			x.Name, x.Kind = w.name(key.object, sums), sums.kind
+			if main := sums.main(); sums.kind == tachyon.ObjectSelect && strings.HasSuffix(x.Name, shortFunc(main.frame.Func)) &&
+				slices.ContainsFunc(sums.sites, func(s *siteSums) bool { return s.frame.Func != main.frame.Func }) {
+				x.Name = kindName(sums.kind) // it has the name of another function that waits for such channels
+			}
 			if n := w.objects[key.object].Capacity; n > 0 && key.state == "chan send" {
 				x.Name = fmt.Sprintf("%s (%d of %d places taken)", x.Name, n, n) // else nobody would wait
 			}

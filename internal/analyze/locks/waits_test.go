@@ -111,12 +111,15 @@ func TestWaitsOfGroup(t *testing.T) {
 			s.ticks(20, wait, sleeps(2, in("part", 310)), sleeps(3, in("part", 310)))
 		}
 		n := checkChain(t, s.waits(WaitOptions{Goroutine: 1}), 30, "sync.WaitGroup.Wait fan", "last child sleep part")
-		if ends {
-			testenv.Same(t, "it ends", fmt.Sprint(n.Goroutine, n.Others, n.Alone, n.Brother), "2 0 20ms "+[]string{"20ms", "0s"}[apart])
-		} else {
-			testenv.Same(t, "it goes on", fmt.Sprint(n.Others, n.Alone), "1 0s")
-		}
+		testenv.Same(t, "the last child", fmt.Sprint(!ends || n.Goroutine == 2, n.Others, n.Alone, n.Brother), []string{"true 0 20ms 20ms", "true 0 20ms 0s", "true 1 0s 0s"}[apart])
 	}
+}
+
+// A select has no name of another function, in which others wait for one of its channels.
+func TestSelectOfOthers(t *testing.T) {
+	s := stepper{Recording: analyzetest.Record(t)}
+	s.ticks(10, did{1, 0, append(analyzetest.WaitFor("select", 7), in("publish", 200))}, did{2, 0, append(analyzetest.WaitFor("select", 7), in("subscribe", 200))}, did{3, 0, append(analyzetest.WaitFor("select", 7), in("subscribe", 200))})
+	testenv.Same(t, "the name", s.waits(WaitOptions{Goroutine: 1}, tachyon.Object{Number: 7, Kind: tachyon.ObjectSelect}).Chains[0].Name, "select")
 }
 
 // Where nearly all waits of a WaitGroup end without a child, one that ends when a wait does is chance.
