@@ -116,18 +116,16 @@ func (a *available) nothing(sel *stream.Selection) error {
 			is[len(is)-1] += ", and words for several of them " + strings.Join(kinds, ", ")
 		}
 	}
-	told := map[string]bool{}
 	for _, l := range sel.Labels {
-		switch values := a.labels[l.Key]; {
-		case told[l.Key]:
-		case values != nil:
-			is = append(is, fmt.Sprintf("its values of label %s are %s", l.Key, some(slices.SortedFunc(maps.Keys(values), compareValues))))
-		case len(a.labels) == 0:
-			is = append(is, "its goroutines have no labels")
-		default:
-			is = append(is, "its labels are "+some(slices.Sorted(maps.Keys(a.labels))))
+		text := "its goroutines have no labels"
+		if values := a.labels[l.Key]; values != nil {
+			text = fmt.Sprintf("its values of label %s are %s", l.Key, some(slices.SortedFunc(maps.Keys(values), compareValues)))
+		} else if len(a.labels) > 0 {
+			text = "its labels are " + some(slices.Sorted(maps.Keys(a.labels)))
 		}
-		told[l.Key] = true
+		if !slices.Contains(is, text) {
+			is = append(is, text)
+		}
 	}
 	if len(sel.Peers) > 0 {
 		if len(a.peers) == 0 {

@@ -209,7 +209,7 @@ func compile(flag, text string) (*regexp.Regexp, error) {
 	if text == "" {
 		return nil, nil
 	}
-	re, err := regexp.Compile(text)
+	re, err := pattern(text)
 	if err != nil {
 		return nil, usagef("report: --%s: %w", flag, err)
 	}

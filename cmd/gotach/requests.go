@@ -1,7 +1,6 @@
 package main
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/gotach/profiler/internal/analyze/requests"
@@ -127,7 +126,7 @@ func requestOptions(cmd, function, slowest string, choice *selectFlags) (o reque
 	case function != "" && o.Label != "":
 		return o, usagef("%s: --func and --label %s exclude each other", cmd, o.Label)
 	case function != "":
-		if o.Func, err = regexp.Compile(function); err != nil {
+		if o.Func, err = pattern(function); err != nil {
 			return o, usagef("%s: --func: %w", cmd, err)
 		}
 	}

@@ -178,7 +178,7 @@ func (m *topModel) filter() tea.Cmd {
 	var re *regexp.Regexp
 	if m.input != "" {
 		var err error
-		if re, err = regexp.Compile(m.input); err != nil {
+		if re, err = pattern(m.input); err != nil {
 			m.notice = err.Error()
 			return nil
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -111,7 +110,7 @@ func waitOptions(who string) (o locks.WaitOptions, err error) {
 		o.Goroutine = n
 		return o, nil
 	}
-	if o.Func, err = regexp.Compile(who); err != nil {
+	if o.Func, err = pattern(who); err != nil {
 		return o, usagef("waits: %w", err)
 	}
 	return o, nil
