@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gotach/profiler/internal/stream"
@@ -45,7 +46,7 @@ func (p *Profile) GroupByLabel(key string) *Profile {
 	for i := range out.Records {
 		r := &out.Records[i]
 		value, ok := r.Labels[key]
-		if r.Group = value; !ok {
+		if r.Group = cmp.Or(value, "[empty]"); !ok {
 			r.Group = "[no label " + key + "]"
 		}
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -101,7 +102,7 @@ func groupOfGoroutine(src *stream.Source, by string) (func(*stream.Sample) strin
 	case isLabel:
 		return func(s *stream.Sample) string {
 			if value, ok := src.Label(s.Labels, key); ok {
-				return value
+				return cmp.Or(value, "[empty]")
 			}
 			return "[no label " + key + "]"
 		}, nil

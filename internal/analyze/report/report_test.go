@@ -101,7 +101,7 @@ func TestGroups(t *testing.T) {
 		switch id {
 		case 2, 3:
 			g.CreatedBy, g.CreatedAt = "main.start", "/src/main.go:12"
-			g.Labels = []tachyon.LabelSpan{{From: 0, Labels: map[string]string{"worker": fmt.Sprint(id)}}}
+			g.Labels = []tachyon.LabelSpan{{From: 0, Labels: map[string]string{"worker": map[uint64]string{2: "2"}[id]}}}
 		case 4:
 			g.CreatedBy, g.CreatedAt = "testing.(*T).Run", "/go/src/testing/testing.go:2000"
 		}
@@ -114,7 +114,7 @@ func TestGroups(t *testing.T) {
 	src := analyzetest.SamplesOf(t, Options{}.Stream(), r.Finish(tachyon.Session{Markers: true, Duration: 100 * time.Millisecond})).Source
 	const ms = time.Millisecond
 	for group, want := range map[string]map[string]time.Duration{
-		ByLabel + "worker": {"2": 100 * ms, "3": 100 * ms, "[no label worker]": 300 * ms},
+		ByLabel + "worker": {"2": 100 * ms, "[empty]": 100 * ms, "[no label worker]": 300 * ms},
 		ByEntry:            {"[main goroutine]": 100 * ms, "main.start": 200 * ms, "example.com/x.TestFoo": 100 * ms, "[creator unknown]": 100 * ms},
 		ByObject:           {"[running]": 300 * ms, "sync.Mutex main.cache+8 (object 1)": 100 * ms, "sync.Mutex 0xc000 (object 2)": 100 * ms},
 	} {
