@@ -1,9 +1,9 @@
-// Package tachyon has the types of a profile and describes the format. Its API is not promised
-// (v0), but the format is: see docs/compatibility.md. Package writer writes such files, and package
-// reader is for programs that compute something from them.
+// Package tachyon has the types of a profile, and the format. Its API is not promised (v0), but the
+// format is: see docs/compatibility.md. Package writer writes such files, and package reader is for
+// programs that compute something from them.
 //
-// All times are unsigned numbers of microseconds. The format's threads are goroutines; the
-// thread id is the goroutine id.
+// All times are unsigned numbers of microseconds. The format's threads are goroutines; the thread id
+// is the goroutine id.
 //
 // # Layouts
 //
