@@ -185,8 +185,9 @@ func recorded(p *attach.Process, out string, w *output, r *attach.Recording, err
 	return nil
 }
 
-// recordCommand starts a command and records it. The error has the command's exit code. What gotach says goes to standard error, also that
-// there is no profile: the command may have been too short, or no Go program.
+// recordCommand starts a command and records it. The error has the command's exit code. What gotach
+// says goes to standard error, also that there is no profile: the command may have been too short,
+// or no Go program.
 func (e *env) recordCommand(args []string, out string, d time.Duration, children bool, o attach.Options) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.stdin, e.stdout.w, e.stderr.w
@@ -247,8 +248,8 @@ func (e *env) open(ctx context.Context, pid int) (*attach.Process, error) {
 	return p, err
 }
 
-// openCommand opens a command. As long as it is no Go program, it may become one, or load a library of Go: openCommand looks until ctx ends, and
-// uses a twentieth of a core.
+// openCommand opens a command. As long as it is no Go program, it may become one, or load a library
+// of Go: openCommand looks until ctx ends, and uses a twentieth of a core.
 func (e *env) openCommand(ctx context.Context, pid int) (*attach.Process, error) {
 	warn := time.After(5 * time.Second)
 	for no := error(nil); ; {

@@ -76,8 +76,8 @@ type recorder struct {
 	progressed time.Duration
 }
 
-// Record samples the process to a new file until ctx ends or the process does. In both cases the file is finished. With Rotate it is one
-// file after the other.
+// Record samples the process to a new file until ctx ends or the process does. In both cases the
+// file is finished. With Rotate it is one file after the other.
 func (p *Process) Record(ctx context.Context, path string, o Options) (*Recording, error) {
 	r := &recorder{Process: p, o: o, start: time.Now(), began: monotonic(), byG: map[uint64]*known{}}
 	r.base = uint64(r.start.UnixMicro())
@@ -144,8 +144,8 @@ func (r *recorder) step(end bool) error {
 	return err
 }
 
-// tick looks at the goroutines that are due, or at all of them. Its error says that the process cannot be read any more. end says that it is the
-// last one.
+// tick looks at the goroutines that are due, or at all of them. Its error says that the process
+// cannot be read any more. end says that it is the last one.
 func (r *recorder) tick(end bool) error {
 	grown, err := r.refresh()
 	if err != nil {
@@ -280,9 +280,10 @@ func (r *recorder) readAll() error {
 	return nil
 }
 
-// runs is told that a goroutine runs. Perf says when it has a core. So this only says that its wait has ended: the time since then is left
-// open until what it is owed is paid, or until it is found waiting. If it has not stopped, and time stays open for longer than perf
-// needs to say what it used, it had no core. If it has stopped, the balance says how much of that time it had none.
+// runs is told that a goroutine runs. Perf says when it has a core. So this only says that its wait
+// has ended: the time since then is left open until what it is owed is paid, or until it is found
+// waiting. If it has not stopped, and time stays open for longer than perf needs to say what it
+// used, it had no core. If it has stopped, the balance says how much of that time it had none.
 func (r *recorder) runs(k *known, h *head) {
 	r.woke(k)
 	h.status = h.plain()
@@ -319,7 +320,8 @@ func (r *recorder) runs(k *known, h *head) {
 // maxOwed bounds the CPU time that is made up for later: the runtime uses some without a goroutine.
 const maxOwed = time.Second
 
-// onCPU says whether a running goroutine had a core. Nobody knows which ones had, so as many count as the process used CPU time.
+// onCPU says whether a running goroutine had a core. Nobody knows which ones had, so as many count
+// as the process used CPU time.
 func (r *recorder) onCPU(k *known) tachyon.Status {
 	weight := r.now - k.last
 	switch {
