@@ -181,14 +181,14 @@ func (r *recorder) Sample(s *source.Sample) {
 }
 
 // weigh returns a sample's weight in µs. Readers give a goroutine's first sample in a file the
-// weight of one interval, and every other sample the time since the previous one. If a first
-// sample has another weight, weigh makes it known to readers: it writes one more sample at the
-// beginning of that time, or, if that is before this part of the session, it puts the weight into
-// the metadata. If the difference is less than half an interval, the sample has one interval, and
-// the weight of the next first sample is corrected, on the CPU and off it apart. So both sums are right, and short-lived
-// goroutines have one sample. If first samples have had an interval too much, the weights of those that
-// stand for less are in the metadata. This is the only place in the sampler that handles weights of
-// first samples.
+// weight of one interval, and every other sample the time since the previous one. If a first sample
+// has another weight, weigh makes it known to readers: it writes one more sample at the beginning
+// of that time, or, if that is before this part of the session, it puts the weight into the
+// metadata. If the difference is less than half an interval, the sample has one interval, and the
+// weight of the next first sample is corrected, on the CPU and off it apart. So both sums are
+// right, and short-lived goroutines have one sample. If first samples have had an interval too
+// much, the weights of those that stand for less are in the metadata. This is the only place in the
+// sampler that handles weights of first samples.
 func (r *recorder) weigh(k *goroutine, s *source.Sample) uint64 {
 	switch {
 	case k == nil || !k.seen && s.Gap == 0:

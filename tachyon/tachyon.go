@@ -2,8 +2,8 @@
 // format is: see docs/compatibility.md. Package writer writes such files, and package reader is for
 // programs that compute something from them.
 //
-// All times are unsigned numbers of microseconds. The format's threads are goroutines; the thread id
-// is the goroutine id.
+// All times are unsigned numbers of microseconds. The format's threads are goroutines; the thread
+// id is the goroutine id.
 //
 // # Layouts
 //

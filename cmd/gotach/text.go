@@ -158,11 +158,12 @@ func wrap(text string, width, indent int) (lines []string) {
 	return append(lines, line)
 }
 
-// printedName matches what names of functions have and no regular expression means: a pointer receiver as in (*T).f, and the
-// type arguments of f[...].
+// printedName matches what names of functions have and no regular expression means: a pointer
+// receiver as in (*T).f, and the type arguments of f[...].
 var printedName = regexp.MustCompile(`\(\*[^()|]*\)|(?:^|[^\\])\[\.\.\.\]`)
 
-// pattern compiles a regular expression. Names of functions in it, as gotach prints them, match themselves.
+// pattern compiles a regular expression. Names of functions in it, as gotach prints them, match
+// themselves.
 func pattern(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(printedName.ReplaceAllStringFunc(text, func(name string) string {
 		before := len(strings.TrimSuffix(name, "[...]")) % len(name) // what is before [...] stays
