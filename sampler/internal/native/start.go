@@ -3,9 +3,12 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
@@ -24,7 +27,7 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 		return err
 	}
 	if !busy.CompareAndSwap(false, true) && !takeOver() {
-		return fmt.Errorf("another native source is running")
+		return errors.New("another native source is running")
 	}
 	n.cfg, n.layout = cfg, l
 	done := make(chan struct{})
@@ -47,7 +50,9 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 		return err
 	}
 	if proven.l != l {
-		if err := n.verifyOffsets(l); err != nil {
+		if err := n.verifyOffsets(l); errors.As(err, new(unix.Errno)) {
+			return err
+		} else if err != nil {
 			return fmt.Errorf("%s: %w", n.version, err) // it says if the build has an experiment that moves the runtime's data
 		}
 		proven.polls, proven.noPoll = n.findPoll(l)
