@@ -111,7 +111,7 @@ func (n *Source) loop(up chan struct{}) {
 	ran := ^uint64(0)
 	for {
 		now := mem.LoadAcquire(uintptr(unsafe.Pointer(&n.s.ran)))
-		idle := now == ran
+		idle := idleSince(n.s, ran)
 		if ran = now; !n.rest(idle, standstill.soon) {
 			return
 		}

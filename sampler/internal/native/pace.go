@@ -133,7 +133,20 @@ func usesCPU(s *shared) bool {
 	others := cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&s.cpuTime))) - own
 	used := int64(others - s.others)
 	s.measured, s.others = s.now, others
-	return used > int64(passed/busyPart)
+	computes := uint64(0)
+	if used > int64(passed/busyPart) {
+		computes = 1
+	}
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.computes)), computes)
+	return computes != 0
+}
+
+// idleSince reports whether the drain may wait for long: nothing has run since s.ran was so many, and
+// the process does not compute. Goroutines that compute all the time have no events. If the drain
+// waited for long beside them, the handler would ring each time, and listen would hold a P for some
+// 10 ms each time that it waits again.
+func idleSince(s *shared, ran uint64) bool {
+	return mem.LoadAcquire(uintptr(unsafe.Pointer(&s.ran))) == ran && mem.LoadAcquire(uintptr(unsafe.Pointer(&s.computes))) == 0
 }
 
 // wakeDrain ends a long wait of the drain if something has run for cost.PassEvery, so that its

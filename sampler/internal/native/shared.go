@@ -217,6 +217,7 @@ type activity struct {
 	ownUntil uint64 // until then the CPU time of the process may be that of a pass of the drain
 	others   uint64 // CPU time of the process without the profiler's at the time measured, ns
 	measured uint64
+	computes uint64 // 1: the process used more than a part of a core then
 }
 
 // clock is a reading of CLOCK_MONOTONIC and of the cycle counter at the same moment. It can be
