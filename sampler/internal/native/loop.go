@@ -21,10 +21,11 @@ import (
 // be at work in the drain's place. It leaves no timer behind.
 func (n *Source) rest(idle, soon bool) (goesOn bool) {
 	d := n.budget.Every
-	if idle && n.hears() {
+	if idle && !closed(n.deaf) {
 		if d = cost.PassIdle; soon {
 			d = looksEvery
 		}
+		n.long <- struct{}{}
 		mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 1)
 	}
 	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.passDue)), monotonicNow()+uint64(d))
@@ -42,47 +43,57 @@ func (n *Source) rest(idle, soon bool) (goesOn bool) {
 		return false
 	}
 	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.asleep)), 0)
+	n.takeLong()
 	return goesOn
+}
+
+// takeLong takes back what rest has sent to listen, if listen has not.
+func (n *Source) takeLong() {
+	select {
+	case <-n.long:
+	default:
+	}
 }
 
 // listen ends a long wait of the drain when the handler rings. The handler can wake only a thread
 // that is in a system call. The drain itself is not in one: a thread in a system call keeps its P
-// for up to 10 ms, and the runtime's monitor wakes up fifty times meanwhile. This thread is in one
-// all the time. When the session ends it needs a P to leave the system call, and can get that much
-// later. So the bell is not in the memory that Stop gives back.
+// for up to 20 ms, and the runtime's monitor wakes up fifty times meanwhile. This thread is in one
+// from the drain's first long wait until the handler rings; between that and the next long wait it
+// is in none, because other goroutines run then, and need the P. When the session ends it needs a P
+// to leave the system call, and can get that much later. So the bell is not in the memory that Stop
+// gives back.
 func (n *Source) listen() {
 	defer close(n.deaf)
 	n.listenG.Store(uint64(mem.Getg()))
 	bell := unsafe.Pointer(n.bell)
 	for {
-		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(bell), futexWait|futexPrivate, 0, 0, 0, 0)
-		switch e {
-		case 0, unix.EINTR, unix.EAGAIN:
-		default:
-			return
-		}
-		rung := mem.Swap64(uintptr(bell), 0) != 0
 		select {
+		case <-n.long:
 		case <-n.quit:
-			return
-		default:
 		}
-		if rung {
-			select {
-			case n.rung <- struct{}{}:
-			default:
+		if closed(n.quit) { // perhaps both were ready, and endWaits has rung before
+			return
+		}
+		for mem.Swap64(uintptr(bell), 0) == 0 {
+			_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(bell), futexWait|futexPrivate, 0, 0, 0, 0)
+			if e != 0 && e != unix.EINTR && e != unix.EAGAIN {
+				return
 			}
+		}
+		n.takeLong() // of the wait that ends now
+		select {
+		case n.rung <- struct{}{}:
+		default:
 		}
 	}
 }
 
-// hears reports whether listen goes on.
-func (n *Source) hears() bool {
+func closed(c chan struct{}) bool {
 	select {
-	case <-n.deaf:
-		return false
-	default:
+	case <-c:
 		return true
+	default:
+		return false
 	}
 }
 

@@ -34,6 +34,7 @@ type Source struct {
 	noPoll   error // why it is not known which connections and files goroutines wait for
 
 	quit, done chan struct{}
+	long       chan struct{} // filled while the drain waits for long, until listen knows
 	rung, deaf chan struct{} // see listen
 	listenG    atomic.Uint64 // the g of listen
 	bell       *uint64       // a futex, 1: the handler has rung for the drain; see listen

@@ -143,8 +143,8 @@ func usesCPU(s *shared) bool {
 
 // idleSince reports whether the drain may wait for long: nothing has run since s.ran was so many, and
 // the process does not compute. Goroutines that compute all the time have no events. If the drain
-// waited for long beside them, the handler would ring each time, and listen would hold a P for some
-// 10 ms each time that it waits again.
+// waited for long beside them, the handler would ring each time, and listen would hold a P for 10
+// to 20 ms at the begin of each such wait.
 func idleSince(s *shared, ran uint64) bool {
 	return mem.LoadAcquire(uintptr(unsafe.Pointer(&s.ran))) == ran && mem.LoadAcquire(uintptr(unsafe.Pointer(&s.computes))) == 0
 }

@@ -147,7 +147,7 @@ func TestRest(t *testing.T) {
 	newSource := func() *Source {
 		bell := new(uint64)
 		return &Source{s: &shared{bell: uintptr(unsafe.Pointer(bell))}, bell: bell, budget: &cost.Budget{Every: cost.PassEvery}, quit: make(chan struct{}), done: make(chan struct{}),
-			rung: make(chan struct{}, 1), deaf: make(chan struct{})}
+			long: make(chan struct{}, 1), rung: make(chan struct{}, 1), deaf: make(chan struct{})}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		n := newSource()
@@ -184,6 +184,7 @@ func TestRest(t *testing.T) {
 	ring()
 	testenv.Same(t, "bell while nobody waits for long", mem.LoadAcquire(n.s.bell), 0)
 	n.s.asleep = 1
+	n.long <- struct{}{}
 	ring()
 	select {
 	case <-n.rung:

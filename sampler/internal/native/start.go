@@ -83,7 +83,7 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 	}
 	n.drain = d
 	n.quit, n.done = make(chan struct{}), make(chan struct{})
-	n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{})
+	n.long, n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	n.bell = new(uint64)
 	n.s.bell = uintptr(unsafe.Pointer(n.bell))
 	n.began = time.Now()
