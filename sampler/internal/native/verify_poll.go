@@ -16,23 +16,31 @@ import (
 )
 
 // findPoll finds how far above sched.sp a goroutine in [IO wait] has the address of its pollDesc.
-// It checks the fields of the pollDesc too. Goroutines of our own wait for both ends of a pipe.
-// After an error the session does not know which files and connections goroutines wait for, and is
-// otherwise the same.
+// It checks the fields of the pollDesc too. Goroutines of our own wait, one to read and one to
+// write. After an error the session does not know which files and connections goroutines wait for,
+// and is otherwise the same.
 func (n *Source) findPoll(l *goruntime.Layout) (polls foundPolls, err error) {
 	n.patience.Pause()
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+	// Two pipes: what is written to one would wake up who reads from it, and closing a file waits
+	// until that goroutine has had a turn.
+	var in, out [2]int
+	if err := unix.Pipe2(in[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return polls, err
 	}
-	r, w := os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe")
+	r := os.NewFile(uintptr(in[0]), "pipe")
+	defer unix.Close(in[1])
 	defer r.Close()
+	if err := unix.Pipe2(out[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return polls, err
+	}
+	w := os.NewFile(uintptr(out[1]), "pipe")
+	defer unix.Close(out[0]) // after w: the kernel sends SIGPIPE to who writes where nobody reads
 	defer w.Close()
-	read, err := n.pollsOf(l, fds[0], l.PollRG, func() { r.Read(make([]byte, 1)) })
+	read, err := n.pollsOf(l, in[0], l.PollRG, func() { r.Read(make([]byte, 1)) })
 	if err != nil {
 		return polls, err
 	}
-	write, err := n.pollsOf(l, fds[1], l.PollWG, func() { w.Write(make([]byte, 1<<18)) }) // more than a pipe has room for
+	write, err := n.pollsOf(l, out[1], l.PollWG, func() { w.Write(make([]byte, 1<<18)) }) // more than a pipe has room for
 	if err != nil {
 		return polls, err
 	}
@@ -43,8 +51,6 @@ func (n *Source) findPoll(l *goruntime.Layout) (polls foundPolls, err error) {
 		if also < 0 || found.p%pollAlign != 0 || write[also].p%pollAlign != 0 {
 			continue
 		}
-		// The goroutine that writes must not see that nobody reads any more: the kernel would send
-		// SIGPIPE, which the program may handle.
 		for _, end := range [...]struct {
 			file *os.File
 			p    uint64
