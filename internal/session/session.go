@@ -47,6 +47,7 @@ type Session struct {
 
 // Open begins a session.
 func Open(c Config) (*Session, error) {
+	defer own.Turn()()
 	if err := sampler.Allowed(); err != nil { // checked before a file is made or emptied
 		return nil, err
 	}
@@ -75,7 +76,6 @@ func (s *Session) begin() error {
 		Uncompressed: c.Compression == Uncompressed,
 		Sync:         c.Sync,
 	}
-	defer own.Turn()()
 	s.about.exe, s.about.cpus = readExecutable(), sampler.CPUs(os.Getpid())
 	var to sampler.Sink
 	var err error

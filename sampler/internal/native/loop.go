@@ -4,7 +4,6 @@ package native
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"time"
 	"unsafe"
@@ -109,15 +108,14 @@ func (n *Source) endWaits() {
 	}
 }
 
-// loop is the drain's goroutine.
-func (n *Source) loop(up chan struct{}) {
+// loop is the drain's goroutine, the one that has begun the session: another one might have its
+// first turn seconds later. It is locked to its thread, so that each pass has a time slice of its
+// own, see own.Turn.
+func (n *Source) loop() {
 	defer close(n.done)
 	defer n.caught()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	runtime.LockOSThread() // so that each pass has a time slice of its own, see own.Turn
-	defer runtime.UnlockOSThread()
 	mem.StoreRelease(uintptr(unsafe.Pointer(&n.s.drainG)), uint64(mem.Getg()))
-	close(up)
 	standstill := newStandstill(n)
 	ran := ^uint64(0)
 	for {

@@ -32,18 +32,22 @@ func (n *Source) Start(cfg source.Config, out source.Out) (err error) {
 	n.cfg, n.layout = cfg, l
 	done := make(chan struct{})
 	own.Go(func() {
-		defer close(done)
 		defer own.Turn()()
 		n.patience = cost.NewPatience(cost.CPUOfThread(), cfg.Fallback)
 		if err = mem.UnlessFault(func() error { return n.start(l, out) }); err != nil {
 			n.giveBack()
+		}
+		started := err == nil
+		close(done) // the caller has err now
+		if started {
+			n.loop()
 		}
 	})
 	<-done
 	return err
 }
 
-// start does the work of Start, on a goroutine that is locked to its thread.
+// start does the work of Start, on a goroutine that is locked to its thread and becomes the drain's.
 func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 	n.patience.Pause()
 	if err := n.prepare(l); err != nil {
@@ -82,8 +86,6 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 		return err
 	}
 	n.drain = d
-	n.quit, n.done = make(chan struct{}), make(chan struct{})
-	n.long, n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	n.bell = new(uint64)
 	n.s.bell = uintptr(unsafe.Pointer(n.bell))
 	n.began = time.Now()
@@ -91,14 +93,12 @@ func (n *Source) start(l *goruntime.Layout, out source.Out) error {
 	n.s.area = n.s.living * (n.s.now - begun) / 1000 // the first samples stand for the time since then
 	d.threads.begin()
 	d.account = newAccount(d.threads, n.ticker.tid, monitor(l, usesC(n.old), uintptr(mem.ReadWord(mem.Getg()+l.GM)), uintptr(n.ticker.m)), usesC(n.old), d.time(n.s.now))
-	up := make(chan struct{})
-	own.Go(func() { n.loop(up) })
-	<-up // before another one begins: the runtime would run that one next, and this one after all others
-	own.Go(n.listen)
 	if err := n.ticker.arm(first); err != nil {
-		n.endWaits()
 		return err
 	}
+	n.quit, n.done = make(chan struct{}), make(chan struct{})
+	n.long, n.rung, n.deaf = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	own.Go(n.listen)
 	return nil
 }
 
