@@ -59,7 +59,7 @@ func TestLinkedSource(t *testing.T) {
 	testenv.Same(t, "a goroutine of this package's tests is found", len(goStatements("session_test.go")) > 0, true)
 }
 
-var othersGoroutines = regexp.MustCompile(`\.s$|/internal/(own/start.go|(stream|reader|formats|page)/.*)$`)
+var othersGoroutines = regexp.MustCompile(`\.s$|/internal/(own/(start|turn).go|(stream|reader|formats|page)/.*)$`)
 
 // goStatements returns the places in a file that start a goroutine: a go statement, or a method or function named Go or AfterFunc.
 func goStatements(file string) (places []string) {

@@ -3,7 +3,7 @@ package sampler
 import (
 	"math"
 	"os"
-	"path"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -60,9 +60,9 @@ func allowed(pid int, groups []cpuGroup) float64 {
 // process sees them. It is infinite if there is none.
 func (g cpuGroup) quota() float64 {
 	least := math.Inf(1)
-	for below := path.Join("/", g.below); ; below = path.Dir(below) {
+	for below := filepath.Join("/", g.below); ; below = filepath.Dir(below) {
 		text := func(name string) string {
-			b, _ := os.ReadFile(path.Join(g.mount, below, name))
+			b, _ := os.ReadFile(filepath.Join(g.mount, below, name))
 			return string(b)
 		}
 		quota := text("cpu.max")

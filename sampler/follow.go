@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -166,14 +165,18 @@ func (f *Following) Reach() <-chan struct{} {
 }
 
 // Reach waits until the session's own sink has everything of the time before the call, as
-// [Following.Reach] says, until the session has ended, or until the context is done.
-func (s *Sampler) Reach(ctx context.Context) {
+// [Following.Reach] says, until the session has ended, for the time limit at most, or until quit is
+// closed, which may be nil.
+func (s *Sampler) Reach(limit time.Duration, quit <-chan struct{}) {
 	done := make(chan struct{})
 	s.out.reaches.add(s.src.Look(), done)
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
 	select {
 	case <-done:
 	case <-s.stopped:
-	case <-ctx.Done():
+	case <-timeout.C:
+	case <-quit:
 	}
 }
 

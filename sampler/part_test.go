@@ -299,7 +299,7 @@ func TestReach(t *testing.T) {
 	out.Batch(func() { sample(out, source.Sample{Goroutine: 5, Time: ms(1)}) })
 	f := testenv.Must(s.Follow(&m, ms(10)))
 	reach, reached := f.Reach(), make(chan struct{})
-	go func() { s.Reach(t.Context()); close(reached) }()
+	go func() { s.Reach(time.Hour, t.Context().Done()); close(reached) }()
 	testenv.Await(func() bool {
 		s.out.reaches.mu.Lock()
 		defer s.out.reaches.mu.Unlock()
@@ -328,7 +328,7 @@ func TestReach(t *testing.T) {
 	part := <-ended
 	testenv.Prints(t, "the end, and samples", "30ms 2", part.End, len(m.samples))
 	stop(t, s)
-	s.Reach(t.Context()) // returns, as the session has ended
+	s.Reach(time.Hour, t.Context().Done()) // returns, as the session has ended
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -2,9 +2,8 @@ package sampler
 
 import (
 	"errors"
-	"maps"
 	"math"
-	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -285,9 +284,10 @@ func (r *recorder) leafPCs() *tachyon.LeafPCs {
 		return nil
 	}
 	l := &tachyon.LeafPCs{PCs: make([]tachyon.LeafPC, 0, len(r.pcs))}
-	for _, addr := range slices.Sorted(maps.Keys(r.pcs)) {
-		l.PCs = append(l.PCs, *r.pcs[addr])
+	for _, pc := range r.pcs {
+		l.PCs = append(l.PCs, *pc)
 	}
+	sort.Slice(l.PCs, func(i, j int) bool { return l.PCs[i].Addr < l.PCs[j].Addr })
 	return l
 }
 

@@ -3,7 +3,7 @@ package sampler
 import (
 	"bytes"
 	"os"
-	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +48,7 @@ func (t *throttling) recent() (periods int64, d time.Duration) {
 func newThrottling() *throttling {
 	t := &throttling{groups: cpuGroupsOf("/proc/self")}
 	for _, g := range t.groups {
-		file := path.Join(g.mount, g.below, "cpu.stat")
+		file := filepath.Join(g.mount, g.below, "cpu.stat")
 		if b, err := os.ReadFile(file); err == nil && bytes.Contains(b, []byte("nr_throttled")) {
 			t.file = file
 			t.periods, t.time = readCPUStat(string(b))

@@ -3,11 +3,12 @@
 package goruntime
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/mem"
@@ -83,39 +84,30 @@ func FindImage(pc uintptr) (*Image, error) {
 
 // fileBase returns the address at which the file that is mapped at pc begins.
 func fileBase(pc uintptr) (uintptr, error) {
-	f, err := os.Open("/proc/self/maps")
+	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
-	type part struct {
-		lo, hi, off uintptr
-		file        string
-	}
-	var parts []part
-	file := ""
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		var p part
-		var perm, dev string
-		var inode uint64
-		if _, err := fmt.Sscanf(sc.Text(), "%x-%x %s %x %s %d", &p.lo, &p.hi, &perm, &p.off, &dev, &inode); err != nil || inode == 0 {
+	starts := map[string]uint64{} // where a file's first byte is mapped, by device and inode
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line) // 55d0c5e00000-55d0c5e9f000 r-xp 00001000 08:01 1573 /bin/a
+		if len(f) < 5 {
 			continue
 		}
-		p.file = fmt.Sprint(dev, " ", inode)
-		parts = append(parts, p)
-		if pc >= p.lo && pc < p.hi {
-			file = p.file
+		first, last, _ := strings.Cut(f[0], "-")
+		from, err := strconv.ParseUint(first, 16, 64)
+		to, err2 := strconv.ParseUint(last, 16, 64)
+		if err != nil || err2 != nil || from > uint64(pc) {
+			continue
 		}
-	}
-	best := uintptr(0)
-	for _, p := range parts {
 		// Take the nearest one below pc: a file may be mapped more than once.
-		if p.file == file && p.off == 0 && p.lo <= pc && p.lo > best {
-			best = p.lo
+		file := f[3] + " " + f[4]
+		if strings.Trim(f[2], "0") == "" {
+			starts[file] = from
+		}
+		if start := starts[file]; f[4] != "0" && start != 0 && uint64(pc) < to {
+			return uintptr(start), nil
 		}
 	}
-	if best == 0 {
-		return 0, fmt.Errorf("/proc/self/maps shows no file for the code at %#x", pc)
-	}
-	return best, nil
+	return 0, fmt.Errorf("/proc/self/maps shows no file for the code at %#x", pc)
 }

@@ -20,3 +20,6 @@ func Turn() (end func()) {
 
 // Again gives the caller of [Turn] a new time slice.
 func Again() { time.Sleep(time.Nanosecond) }
+
+// Timer starts a timer that does nothing, and returns what stops it.
+func Timer(d time.Duration) (stop func() bool) { return time.AfterFunc(d, func() {}).Stop }

@@ -90,9 +90,7 @@ func (s *Session) copy(f *writer.Writer) *rotate.Copy {
 // If the session takes no samples at present, it waits for five seconds.
 func Reach(ctx context.Context) {
 	if s := active.Load(); s != nil && s.running.Load() {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		s.sampler.Reach(ctx)
+		s.sampler.Reach(5*time.Second, ctx.Done())
 	}
 }
 

@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -228,9 +227,7 @@ func (s *Session) Keep(reason string) bool {
 	if out == nil || !s.running.Load() || !out.Keep(uint64(s.about.start.Add(time.Since(s.about.start)).UnixMicro()), reason) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	s.sampler.Reach(ctx)
+	s.sampler.Reach(time.Second, nil)
 	return true
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/gotach/profiler/tachyon"
@@ -84,7 +85,7 @@ func Variables(r io.ReaderAt, addrs []uint64) (map[uint64]Variable, error) {
 	for i, addr := range addrs {
 		list[i].addr = addr
 	}
-	slices.SortFunc(list, func(a, b located) int { return cmp.Compare(a.addr, b.addr) })
+	sort.Slice(list, func(i, j int) bool { return list[i].addr < list[j].addr })
 	list = slices.CompactFunc(list, func(a, b located) bool { return a.addr == b.addr })
 	if err := locate(r, table, list); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/gotach/profiler/tachyon"
@@ -129,7 +130,8 @@ func labelBytes(labels map[string]string) int {
 
 // appendLabels appends a set of labels. If it is larger than a record, labels are left out.
 func (e *RecordEncoder) appendLabels(b []byte, labels map[string]string) []byte {
-	keys := slices.Sorted(maps.Keys(labels))
+	keys := slices.Collect(maps.Keys(labels))
+	sort.Slice(keys, func(i, j int) bool { return keys[i] < keys[j] })
 	for size, i := 0, 0; i < len(keys); i++ {
 		if size += len(keys[i]) + min(len(labels[keys[i]]), MaxText); len(keys[i]) > MaxText || size > MaxRecord {
 			keys = keys[:i]

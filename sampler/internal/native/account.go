@@ -3,8 +3,6 @@
 package native
 
 import (
-	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -140,17 +138,13 @@ func (a *account) look(end bool) {
 // A thread that has used so much CPU time, in ns, and was never found with a goroutine is one of C.
 const unlikely = 50e6
 
-// threadIDs lists the threads of the process, in order of their ids; nil if that is not possible.
+// threadIDs lists the threads of the process; nil if that is not possible.
 func threadIDs() (ids []uint64) {
-	names, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return nil
-	}
+	names, _ := taskNames(-1)
 	for _, n := range names {
-		if id, err := strconv.ParseUint(n.Name(), 10, 64); err == nil {
+		if id, err := strconv.ParseUint(n, 10, 64); err == nil {
 			ids = append(ids, id)
 		}
 	}
-	slices.Sort(ids)
 	return ids
 }

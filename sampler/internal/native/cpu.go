@@ -3,8 +3,8 @@
 package native
 
 import (
-	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,8 +64,8 @@ func (ts *threads) begin() {
 	ts.off = false
 	text, _ := os.ReadFile("/proc/self/limits")
 	_, line, _ := strings.Cut(string(text), "Max pending signals")
-	var limit uint64
-	if n, _ := fmt.Sscan(line, &limit); n == 1 { // else it is "unlimited", or not known
+	soft, _, _ := strings.Cut(strings.TrimLeft(line, " "), " ")
+	if limit, err := strconv.ParseUint(soft, 10, 64); err == nil { // else it is "unlimited", or not known
 		ts.most = min(ts.most, limit/4)
 	}
 }

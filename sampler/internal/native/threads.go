@@ -54,16 +54,21 @@ func maxThreads() int {
 // roomInRuntime compares the number of threads with the limit of debug.SetMaxThreads.
 func roomInRuntime(n int) error {
 	limit := maxThreads()
-	f, err := os.Open("/proc/self/task")
-	if err != nil {
-		return nil // there is no other way to count the threads
-	}
-	defer f.Close()
-	tasks, err := f.Readdirnames(limit + 1)
+	tasks, err := taskNames(limit + 1) // there is no other way to count the threads
 	if err == nil && len(tasks)+n > limit {
 		return fmt.Errorf("the program has %d threads and debug.SetMaxThreads allows %d, which leaves no room for %d more", len(tasks), limit, n)
 	}
 	return nil
+}
+
+// taskNames returns the ids of so many threads of the process; of all if n is negative.
+func taskNames(n int) ([]string, error) {
+	f, err := os.Open("/proc/self/task")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(n)
 }
 
 // tasks is the memory that the test threads share with the thread that starts them, outside

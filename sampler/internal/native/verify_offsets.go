@@ -3,7 +3,6 @@
 package native
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -135,12 +134,12 @@ func (n *Source) checkTimers(l *goruntime.Layout) error {
 		// A channel's timer counts only while a goroutine waits for it. One that is stopped stays
 		// in the heap of a P that is not used any more. Until its time the runtime reports no
 		// deadlock, so that is soon.
-		_, cancelFirst := context.WithTimeout(context.Background(), time.Second)
+		stopFirst := own.Timer(time.Second)
 		first := timersOf(p, &l.Offsets)
-		_, cancelSecond := context.WithTimeout(context.Background(), time.Second)
+		stopSecond := own.Timer(time.Second)
 		second := timersOf(p, &l.Offsets)
-		cancelFirst()
-		cancelSecond()
+		stopFirst()
+		stopSecond()
 		after := timersOf(p, &l.Offsets)
 		same := goruntime.OwnP(l) == p
 		runtime.UnlockOSThread()

@@ -58,7 +58,7 @@ func parseHeader(line []byte) (h header, ok bool) {
 
 	// Reasons and statuses have no comma or bracket in them, so the first of these ends them.
 	// The attributes have no bracket in them either.
-	end := bytes.IndexAny(rest, ",]")
+	end := bytes.IndexFunc(rest, func(r rune) bool { return r == ',' || r == ']' })
 	if end < 0 {
 		return h, false
 	}
