@@ -1,6 +1,9 @@
 package tachyon
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // Metadata is what gotach adds to a file beyond samples. Files of other writers have none.
 //
@@ -47,7 +50,7 @@ type Session struct {
 	Host       string            `json:"host"`
 	PID        int               `json:"pid"`
 	// Service is the name of the service that the process is one of, and ServiceVersion its
-	// version, as they were given to the session. Both may be "". See Label.
+	// version, as they were given to the session. Both may be "".
 	Service        string `json:"service,omitempty"`
 	ServiceVersion string `json:"service_version,omitempty"`
 
@@ -208,29 +211,14 @@ func (c Counts) Plus(d Counts) Counts {
 // MaxGoroutines stays the same.
 func (c Counts) Since(earlier Counts) Counts { return c.add(earlier, -1) }
 
-// add adds d so many times, except MaxGoroutines.
+// add adds d so many times, except MaxGoroutines. All fields are whole numbers.
 func (c Counts) add(d Counts, times int64) Counts {
-	span := time.Duration(times)
-	c.Cost += span * d.Cost
-	c.TicksAsked += times * d.TicksAsked
-	c.TicksReached += times * d.TicksReached
-	c.TicksForBudget += times * d.TicksForBudget
-	c.TicksIdle += times * d.TicksIdle
-	c.Samples += times * d.Samples
-	c.Dropped += times * d.Dropped
-	c.Torn += times * d.Torn
-	c.GoroutinesOmitted += times * d.GoroutinesOmitted
-	c.LabelsOmitted += times * d.LabelsOmitted
-	c.SignalTaken += times * d.SignalTaken
-	c.GoroutinesUntracked += times * d.GoroutinesUntracked
-	c.TicksRefused += times * d.TicksRefused
-	c.Blind += span * d.Blind
-	c.NotSeen += span * d.NotSeen
-	c.Unwritten += span * d.Unwritten
-	c.ThrottledPeriods += times * d.ThrottledPeriods
-	c.Throttled += span * d.Throttled
-	c.ProcessCPU += span * d.ProcessCPU
-	c.CPUAtTicks += span * d.CPUAtTicks
+	most := c.MaxGoroutines
+	sum, by := reflect.ValueOf(&c).Elem(), reflect.ValueOf(d)
+	for i := range by.NumField() {
+		sum.Field(i).SetInt(sum.Field(i).Int() + times*by.Field(i).Int())
+	}
+	c.MaxGoroutines = most
 	return c
 }
 

@@ -80,34 +80,6 @@ func TestFormat(t *testing.T) {
 	testenv.Same(t, "layouts", fmt.Sprint(Layout(0), CPython315, Document, Layout(3)), "unknown cpython315 document unknown")
 }
 
-// TestLabel checks what a session says about its process.
-func TestLabel(t *testing.T) {
-	revision := map[string]string{"vcs.revision": "0123456789abcdef", "vcs.modified": "false"}
-	dirty := map[string]string{"vcs.revision": "0123456789abcdef", "vcs.modified": "true"}
-	for _, c := range []struct {
-		s         Session
-		key, want string
-	}{
-		{Session{Host: "web-1"}, "host", "web-1"},
-		{Session{Host: "web-1", PID: 47}, "pid", "47"},
-		{Session{Host: "web-1", PID: 47}, "process", "web-1/47"},
-		{Session{Program: "app"}, "service", "app"},
-		{Session{Program: "app", Service: "shop"}, "service", "shop"},
-		{Session{Version: "v1.2.3", VCS: revision, BuildID: "ab", ServiceVersion: "7"}, "version", "7"},
-		{Session{Version: "v1.2.3", VCS: revision, BuildID: "ab"}, "version", "v1.2.3"},
-		{Session{Version: "(devel)", VCS: revision, BuildID: "ab"}, "version", "0123456789ab"},
-		{Session{Version: "(devel)", VCS: dirty, BuildID: "ab"}, "version", "0123456789ab+dirty"},
-		{Session{BuildID: "0123456789abcdef"}, "version", "build 0123456789ab"},
-		{Session{BuildID: "action/y/x/content"}, "version", "build content"},
-		{Session{}, "host", ""},
-		{Session{Host: "web-1"}, "process", ""},
-		{Session{Host: "web-1"}, "request", ""},
-	} {
-		got, ok := c.s.Label(c.key)
-		testenv.FailIf(t, got != c.want || ok != (c.want != ""), "%s of %+v is %q, %v; want %q", c.key, c.s, got, ok, c.want)
-	}
-}
-
 // Markers are the samples off the CPU of pseudo threads, and of the runtime's goroutines unless their waits count.
 func TestMarker(t *testing.T) {
 	some, all := &Session{Markers: true}, &Session{Markers: true, System: true}

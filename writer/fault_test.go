@@ -212,12 +212,9 @@ func TestRefused(t *testing.T) {
 	for _, path := range []string{filepath.Join(dir, "no", "x.tach"), dir, ""} {
 		testenv.Same(t, "an error of "+path, testenv.Err(Create(path, Options{})) != nil, true)
 	}
-	nan := tachyon.Statistics{Rate: 0}
-	nan.Duration = nan.Rate / nan.Rate
 	for _, o := range []Options{
 		{Layout: 3},
 		{Layout: tachyon.CPython315, CPython: &CPythonInfo{Config: 6}},
-		{Layout: tachyon.CPython315, CPython: &CPythonInfo{Stats: &nan}},
 	} {
 		testenv.Fails(t, fmt.Sprintf("%+v", o), testenv.Err(New(new(disk), o)), "tachyon writer: ")
 	}

@@ -242,7 +242,7 @@ func newTape(t testing.TB, name string, l tachyon.Layout) *tape {
 	r := testenv.Closes(t, testenv.Must(reader.Open(goldenPath(l, name))))
 	h := r.Header()
 	p := &tape{frames: r.Frames(), o: Options{Layout: h.Layout, Start: h.Start, Interval: h.Interval,
-		CPython: &CPythonInfo{Version: h.Python, Config: h.Config, Stats: r.Statistics()}}}
+		CPython: &CPythonInfo{Version: h.Python, Config: h.Config, Stats: testenv.Must(r.StatisticsBlock())}}}
 	for s := range testenv.All(t, r.Samples()) {
 		sample := *s
 		sample.Stack = slices.Clone(s.Stack)

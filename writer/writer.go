@@ -45,7 +45,6 @@ import (
 	"time"
 
 	"github.com/gotach/profiler/internal/journal"
-	"github.com/gotach/profiler/internal/wire"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -174,10 +173,7 @@ func newWriter(f io.WriteSeeker, path string, o Options) (*Writer, error) {
 	w := &Writer{o: o, f: f, limit: math.MaxUint32}
 	if o.Layout == tachyon.CPython315 {
 		w.limit = math.MaxUint64
-		var err error
-		if w.stats, err = wire.EncodeStatistics(o.CPython.Stats); err != nil {
-			return nil, fmt.Errorf("tachyon writer: %w", err)
-		}
+		w.stats = o.CPython.Stats
 	}
 	w.table.init(o.Layout)
 	w.threads.init(o.Start)

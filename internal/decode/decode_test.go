@@ -25,7 +25,7 @@ func TestStatistics(t *testing.T) {
 	one, two, nan := 1.0, 2.0, math.NaN()
 	for _, with := range [][2]*float64{{}, {&one}, {nil, &two}, {&one, &two}} {
 		s := tachyon.Statistics{Duration: 1.5, Rate: 999, ErrorRate: with[0], Missed: with[1]}
-		b := testenv.Must(wire.EncodeStatistics(&s))
+		b := testenv.Must(EncodeStatistics(&s))
 		got, size, _, err := Statistics(append([]byte("frames"), b...), binary.LittleEndian)
 		testenv.FailIf(t, err != nil || size != len(b), "%d of %d bytes, %v", size, len(b), err)
 		testenv.NoDiff(t, "", cmp.Diff(&s, got))
@@ -54,8 +54,8 @@ func TestStatistics(t *testing.T) {
 		d := cmp.Diff(c.want, got)
 		testenv.FailIf(t, d != "" || size != c.size || before != c.before || (err != nil) != c.fails, "% x: %+v, %d, %d, %v", c.b, got, size, before, err)
 	}
-	testenv.Fails(t, "NaN", testenv.Err(wire.EncodeStatistics(&tachyon.Statistics{Missed: &nan})), "the statistics hold NaN")
-	testenv.Same(t, "no statistics", len(testenv.Must(wire.EncodeStatistics(nil))), 0)
+	testenv.Fails(t, "NaN", testenv.Err(EncodeStatistics(&tachyon.Statistics{Missed: &nan})), "the statistics hold NaN")
+	testenv.Same(t, "no statistics", len(testenv.Must(EncodeStatistics(nil))), 0)
 }
 
 // The offsets in the header and the footer agree with the written bytes.
@@ -137,7 +137,7 @@ func TestBytes(t *testing.T) {
 	}
 	foot := wire.EncodeFooter(&wire.Footer{Strings: 1, Frames: 2, Size: 3})
 	missed := 2.0
-	statistics := testenv.Must(wire.EncodeStatistics(&tachyon.Statistics{Duration: 1, Rate: 1, Missed: &missed}))
+	statistics := testenv.Must(EncodeStatistics(&tachyon.Statistics{Duration: 1, Rate: 1, Missed: &missed}))
 	var e wire.RecordEncoder
 	span := tachyon.LabelSpan{From: 14, Labels: map[string]string{"k": "v"}}
 	goroutine := e.AppendGoroutine(nil, &tachyon.Goroutine{ID: 3, Parent: 2, CreatedBy: "f", CreatedAt: "g", First: 10, Last: 12, FirstWeight: 5, Labels: []tachyon.LabelSpan{span, span}})

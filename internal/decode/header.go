@@ -71,11 +71,11 @@ func Footer(b []byte, o binary.ByteOrder) wire.Footer {
 // which is 0 if there is no block. With an error, before is the distance in bytes of the
 // error from the end of b.
 func Statistics(b []byte, o binary.ByteOrder) (s *tachyon.Statistics, size, before int, err error) {
-	if len(b) < wire.StatsOld || string(b[len(b)-wire.StatsTrailer:][:len(wire.StatsMagic)]) != wire.StatsMagic {
+	if len(b) < statsOld || string(b[len(b)-statsTrailer:][:len(statsMagic)]) != statsMagic {
 		return nil, 0, 0, nil
 	}
 	version, n := o.Uint32(b[len(b)-8:]), o.Uint32(b[len(b)-4:])
-	if n < wire.StatsOld || uint64(n) > uint64(len(b)) {
+	if n < statsOld || uint64(n) > uint64(len(b)) {
 		return nil, 0, 4, fmt.Errorf("%d bytes of statistics", n)
 	}
 	if version != 1 {
@@ -84,7 +84,7 @@ func Statistics(b []byte, o binary.ByteOrder) (s *tachyon.Statistics, size, befo
 	size = int(n)
 	block := b[len(b)-size:]
 	known, present := 2, uint32(0)
-	if size >= wire.StatsSize {
+	if size >= statsSize {
 		known, present = 4, o.Uint32(block[32:])
 	}
 	var values [4]float64

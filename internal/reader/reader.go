@@ -181,6 +181,9 @@ func (r *Reader) SampleBytes() int64 {
 // Statistics returns the statistics of CPython's profiler, nil if the file has none.
 func (r *Reader) Statistics() *tachyon.Statistics { return r.stats }
 
+// StatisticsBlock returns them as a file of CPython's layout has them, nil if the file has none.
+func (r *Reader) StatisticsBlock() ([]byte, error) { return decode.EncodeStatistics(r.stats) }
+
 // Frames returns the frame table. The elements of [tachyon.Sample].Stack are indices into
 // it. The Reader owns the slice; the caller must not change it.
 func (r *Reader) Frames() []tachyon.Frame { return r.loaded().frames }

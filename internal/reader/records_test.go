@@ -123,7 +123,7 @@ func TestManyGoroutines(t *testing.T) {
 		return tachyon.Goroutine{ID: 100 + i, Parent: 1, CreatedBy: "net/http.(*Server).Serve", CreatedAt: "server.go:1", First: first, Last: first + testenv.Mix(i+1)%30_000,
 			Labels: []tachyon.LabelSpan{{From: first, Labels: map[string]string{"n": fmt.Sprint(i)}}}}
 	}
-	for _, o := range []writer.Options{{}, {Uncompressed: true}, {Layout: tachyon.CPython315, CPython: &writer.CPythonInfo{Stats: &tachyon.Statistics{Rate: 1}}}} {
+	for _, o := range []writer.Options{{}, {Uncompressed: true}, {Layout: tachyon.CPython315, CPython: &writer.CPythonInfo{Stats: testenv.Must(decode.EncodeStatistics(&tachyon.Statistics{Rate: 1}))}}} {
 		file := written(t, o, func(w *writer.Writer) error {
 			err := w.WriteFrames(&tachyon.Sample{Thread: 9}, []tachyon.Frame{{Func: "f"}})
 			for i := range uint64(n) {

@@ -104,7 +104,7 @@ func (p *Part) processLabels() map[string]string {
 		if p.Metadata.Session == nil {
 			break
 		}
-		if v, ok := p.Metadata.Session.Label(k); ok {
+		if v, ok := ProcessLabel(p.Metadata.Session, k); ok {
 			if set == nil {
 				set = map[string]string{}
 			}

@@ -154,3 +154,31 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// TestProcessLabel checks what a session says about its process.
+func TestProcessLabel(t *testing.T) {
+	revision := map[string]string{"vcs.revision": "0123456789abcdef", "vcs.modified": "false"}
+	dirty := map[string]string{"vcs.revision": "0123456789abcdef", "vcs.modified": "true"}
+	for _, c := range []struct {
+		s         tachyon.Session
+		key, want string
+	}{
+		{tachyon.Session{Host: "web-1"}, "host", "web-1"},
+		{tachyon.Session{Host: "web-1", PID: 47}, "pid", "47"},
+		{tachyon.Session{Host: "web-1", PID: 47}, "process", "web-1/47"},
+		{tachyon.Session{Program: "app"}, "service", "app"},
+		{tachyon.Session{Program: "app", Service: "shop"}, "service", "shop"},
+		{tachyon.Session{Version: "v1.2.3", VCS: revision, BuildID: "ab", ServiceVersion: "7"}, "version", "7"},
+		{tachyon.Session{Version: "v1.2.3", VCS: revision, BuildID: "ab"}, "version", "v1.2.3"},
+		{tachyon.Session{Version: "(devel)", VCS: revision, BuildID: "ab"}, "version", "0123456789ab"},
+		{tachyon.Session{Version: "(devel)", VCS: dirty, BuildID: "ab"}, "version", "0123456789ab+dirty"},
+		{tachyon.Session{BuildID: "0123456789abcdef"}, "version", "build 0123456789ab"},
+		{tachyon.Session{BuildID: "action/y/x/content"}, "version", "build content"},
+		{tachyon.Session{}, "host", ""},
+		{tachyon.Session{Host: "web-1"}, "process", ""},
+		{tachyon.Session{Host: "web-1"}, "request", ""},
+	} {
+		got, ok := ProcessLabel(&c.s, c.key)
+		testenv.FailIf(t, got != c.want || ok != (c.want != ""), "%s of %+v is %q, %v; want %q", c.key, c.s, got, ok, c.want)
+	}
+}

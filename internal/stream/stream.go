@@ -292,7 +292,7 @@ func (s *Source) File() (int, File) { return s.present, s.parts[s.present].File 
 func (s *Source) FileSession() *tachyon.Session { return s.parts[s.present].Metadata.Session }
 
 // Label returns the value of a label of the present sample's goroutine, and whether it has one: its
-// own label, if Options.Labels is set, or else that of its process. See tachyon.Session.Label.
+// own label, if Options.Labels is set, or else that of its process. See ProcessLabel.
 func (s *Source) Label(own *Labels, key string) (value string, ok bool) {
 	if own != nil {
 		if value, ok = own.Get(key); ok {
@@ -300,7 +300,7 @@ func (s *Source) Label(own *Labels, key string) (value string, ok bool) {
 		}
 	}
 	if session := s.parts[s.present].Metadata.Session; session != nil {
-		return session.Label(key)
+		return ProcessLabel(session, key)
 	}
 	return "", false
 }

@@ -103,7 +103,7 @@ func (t *Tail) frameTable() {
 	}
 }
 
-// End adds the statistics, which are the result of [EncodeStatistics] or nil, and the
+// End adds the statistics, which are given as their bytes, nil if there are none, and the
 // footer. It returns the size of the file in bytes. After End the header is complete. The
 // caller must write the header last, because a file with a header is finished.
 func (t *Tail) End(statistics []byte) (size int64, err error) {

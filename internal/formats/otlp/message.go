@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gotach/profiler/internal/formats/protobuf"
+	"github.com/gotach/profiler/internal/stream"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -100,10 +101,10 @@ func (a *About) resource() (b []byte) {
 	}
 	service, version := a.Service, a.ServiceVersion
 	if service == "" {
-		service, _ = s.Label("service")
+		service, _ = stream.ProcessLabel(s, "service")
 	}
 	if version == "" {
-		version, _ = s.Label("version")
+		version, _ = stream.ProcessLabel(s, "version")
 	}
 	add("service.name", text(service))
 	add("service.version", text(version))

@@ -42,7 +42,9 @@ func Write(f io.WriteSeeker, src *stream.Source, o Options) error {
 	if h.Layout == tachyon.CPython315 {
 		wo.CPython = &writer.CPythonInfo{Version: h.Python, Config: h.Config}
 		if file != nil {
-			wo.CPython.Stats = file.Statistics()
+			if wo.CPython.Stats, err = file.StatisticsBlock(); err != nil {
+				return err
+			}
 		}
 	}
 	samples, ended := src.Samples(), c.Ended

@@ -120,10 +120,10 @@ func (c *collector) facts(s *tachyon.Session) facts {
 	}
 	f.gotach = true
 	if f.service == "" {
-		f.service, _ = s.Label("service")
+		f.service, _ = stream.ProcessLabel(s, "service")
 	}
 	if f.version == "" {
-		f.version, _ = s.Label("version")
+		f.version, _ = stream.ProcessLabel(s, "version")
 	}
 	f.host, f.pid, f.notSeen, f.part = s.Host, int64(s.PID), s.NotSeen, s.Part
 	f.start, f.end = s.Start.UnixMicro(), s.Start.Add(s.Duration).UnixMicro()

@@ -87,8 +87,8 @@ func (f *File) describe(r *reader.Reader) error {
 	hash := sha256.New()
 	if s := m.Session; s != nil {
 		f.Session = s
-		f.Service, _ = s.Label("service")
-		f.Version, _ = s.Label("version")
+		f.Service, _ = stream.ProcessLabel(s, "service")
+		f.Version, _ = stream.ProcessLabel(s, "version")
 		f.Host, f.PID = s.Host, s.PID
 		f.Start = s.Start.UTC()
 		f.End = f.Start.Add(max(s.Duration, 0))

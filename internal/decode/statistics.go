@@ -1,4 +1,4 @@
-package wire
+package decode
 
 import (
 	"encoding/binary"
@@ -19,10 +19,10 @@ import (
 //
 // An older form has the duration, the rate and then "TACHSTAT".
 const (
-	StatsMagic   = "TACHSTAT"
-	StatsTrailer = 16 // bytes from the magic to the end
-	StatsOld     = 32
-	StatsSize    = 56
+	statsMagic   = "TACHSTAT"
+	statsTrailer = 16 // bytes from the magic to the end
+	statsOld     = 32
+	statsSize    = 56
 )
 
 // EncodeStatistics returns the block, or nil for nil. It returns an error for numbers that
@@ -38,7 +38,7 @@ func EncodeStatistics(s *tachyon.Statistics) ([]byte, error) {
 			present |= 1 << i
 		}
 	}
-	b := make([]byte, StatsSize)
+	b := make([]byte, statsSize)
 	le := binary.LittleEndian
 	for i, v := range values {
 		if !finite(v) {
@@ -47,10 +47,8 @@ func EncodeStatistics(s *tachyon.Statistics) ([]byte, error) {
 		le.PutUint64(b[8*i:], math.Float64bits(v))
 	}
 	le.PutUint32(b[32:], present)
-	copy(b[40:], StatsMagic)
+	copy(b[40:], statsMagic)
 	le.PutUint32(b[48:], 1)
-	le.PutUint32(b[52:], StatsSize)
+	le.PutUint32(b[52:], statsSize)
 	return b, nil
 }
-
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -1,11 +1,13 @@
-package tachyon
+package stream
 
 import (
 	"strconv"
 	"strings"
+
+	"github.com/gotach/profiler/tachyon"
 )
 
-// Label returns a fact about the process as a label of its goroutines. The keys are:
+// ProcessLabel returns a fact about a session's process as a label of its goroutines. The keys are:
 //
 //   - host: the host's name.
 //   - pid: the process id.
@@ -15,7 +17,7 @@ import (
 //     revision or the build of the program, whichever is known first.
 //
 // It returns false for other keys and for what is not known.
-func (s *Session) Label(key string) (value string, ok bool) {
+func ProcessLabel(s *tachyon.Session, key string) (value string, ok bool) {
 	switch key {
 	case "host":
 		value = s.Host
@@ -32,13 +34,13 @@ func (s *Session) Label(key string) (value string, ok bool) {
 			value = s.Program
 		}
 	case "version":
-		value = s.version()
+		value = version(s)
 	}
 	return value, value != ""
 }
 
-// version returns the version of a session; see Label.
-func (s *Session) version() string {
+// version returns the version of a session; see ProcessLabel.
+func version(s *tachyon.Session) string {
 	const short = 12 // characters of a revision or a build ID
 	switch revision := s.VCS["vcs.revision"]; {
 	case s.ServiceVersion != "":
