@@ -124,7 +124,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case errors.Is(err, errBusy):
 			w.Header().Set("Retry-After", "5")
 			status = http.StatusServiceUnavailable
-		case errors.Is(err, errStopped), errors.Is(err, formats.ErrNoPast), errors.Is(err, session.ErrNoSession), errors.Is(err, shared.ErrOff):
+		case errors.Is(err, errStopped), errors.Is(err, formats.ErrNoPast), errors.Is(err, shared.ErrNoSession), errors.Is(err, shared.ErrOff):
 			status = http.StatusServiceUnavailable
 		}
 		http.Error(w, err.Error(), status)
@@ -133,7 +133,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // keep answers a request for keeping files.
 func keep(w http.ResponseWriter, reason string) {
-	if !session.Keep(reason) {
+	if s := session.Running(); s == nil || !s.Keep(reason) {
 		w.Header().Set("Retry-After", "60")
 		http.Error(w, "nothing is kept: no session with a file is running, or it was asked to keep its files less than a minute ago", http.StatusServiceUnavailable)
 		return
@@ -261,8 +261,7 @@ func (q query) past(ctx context.Context, dir, result string) error {
 	}
 	defer lasts.leave()
 	return converting.do(ctx, func() error {
-		session.Reach(ctx) // also goroutines that have waited for long have a sample of now
-		files, start := session.Running()
+		files, start := shared.Past(ctx) // also goroutines that have waited for long have a sample of now
 		if start.IsZero() {
 			return fmt.Errorf("last=%v is %w: no session is running in this program", q.last, formats.ErrNoPast)
 		}

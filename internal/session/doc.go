@@ -5,7 +5,6 @@
 //
 // Files, each of which uses only those after it:
 //
-//   - follow.go: a second file beside the session's own;
 //   - session.go: from Open to Stop, its errors and warnings;
 //   - files.go: the sampler's sink, which writes one file after the other and completes each;
 //   - describe.go: the metadata about program, machine and sampling;

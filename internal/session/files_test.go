@@ -143,9 +143,9 @@ func TestSessionKeep(t *testing.T) {
 		r := testenv.Closes(t, testenv.Must(reader.Open(s.Path())))
 		return testenv.Must(r.Metadata()).Session.Kept
 	}
-	testenv.Prints(t, "no reason, Keep once in a minute", " true false", says(), Keep("p99 is 800ms"), s.Keep("another"))
+	testenv.Prints(t, "no reason, Keep once in a minute", " true false", says(), Running().Keep("p99 is 800ms"), s.Keep("another"))
 	testenv.Same(t, "a kill now leaves the reason", says(), "p99 is 800ms")
 	testenv.OK(t, s.Stop())
 	testenv.Same(t, "the finished file has the reason", says(), "p99 is 800ms")
-	testenv.Prints(t, "Keep after Stop", "false false", s.Keep("late"), Keep("late"))
+	testenv.Prints(t, "Keep after Stop", "false true", s.Keep("late"), Running() == nil)
 }

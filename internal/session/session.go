@@ -69,19 +69,13 @@ func Open(c Config) (*Session, error) {
 // begin opens the file and starts sampling into it.
 func (s *Session) begin() error {
 	c := &s.config
-	o := writer.Options{
-		Start:        uint64(s.about.start.UnixMicro()),
-		Interval:     uint64(time.Second.Microseconds()) / uint64(c.Rate),
-		Uncompressed: c.Compression == Uncompressed,
-		Sync:         c.Sync,
-	}
 	s.about.exe, s.about.cpus = readExecutable(), sampler.CPUs(os.Getpid())
 	var to sampler.Sink
 	var err error
 	if c.NoFile {
 		s.nothing = &rotate.Nothing{}
 		to = &unkept{Nothing: s.nothing}
-	} else if to, err = s.createFile(o); err != nil {
+	} else if to, err = s.createFile(s.FileOptions()); err != nil {
 		return err
 	}
 	own.Again()
@@ -110,6 +104,17 @@ func (s *Session) begin() error {
 		c.Logger().Warn("gotach: sampling with the portable source, which stops the world for each tick", "why", st.SourceReason)
 	}
 	return nil
+}
+
+// FileOptions returns those of the session's file.
+func (s *Session) FileOptions() writer.Options {
+	c := &s.config
+	return writer.Options{
+		Start:        uint64(s.about.start.UnixMicro()),
+		Interval:     uint64(time.Second.Microseconds()) / uint64(c.Rate),
+		Uncompressed: c.Compression == Uncompressed,
+		Sync:         c.Sync,
+	}
 }
 
 // createFile begins the profile's file.
@@ -231,10 +236,37 @@ func (s *Session) Keep(reason string) bool {
 	return true
 }
 
-// Keep is Keep of the running session.
-func Keep(reason string) bool {
-	s := active.Load()
-	return s != nil && s.Keep(reason)
+// Running returns the session that takes samples now, or nil.
+func Running() *Session {
+	if s := active.Load(); s != nil && s.running.Load() {
+		return s
+	}
+	return nil
+}
+
+// Start returns the time that the samples count from.
+func (s *Session) Start() time.Time { return s.about.start }
+
+// Sampler returns what takes the samples of a session that Running has returned.
+func (s *Session) Sampler() *sampler.Sampler { return s.sampler }
+
+// Copy returns a copy of what the session writes, to the file f.
+func (s *Session) Copy(f *writer.Writer) *rotate.Copy {
+	if out := s.written(); out != nil {
+		return out.Copy(f)
+	}
+	return s.nothing.Copy(f)
+}
+
+// Provisional writes the metadata that a copy has if it is never finished. It begins at the time at
+// since the session's start.
+func (s *Session) Provisional(w *writer.Writer, at time.Duration) error {
+	return s.about.writeProvisional(w, 0, at)
+}
+
+// Complete writes the metadata of a copy. static are its objects in variables of the program.
+func (s *Session) Complete(w *writer.Writer, p *sampler.Part, static []tachyon.Object) error {
+	return complete(w, &s.about, 0, p, &objectNames{find: findVariables}, static, "")
 }
 
 // Stats returns the sampler's statistics.

@@ -15,7 +15,7 @@ import (
 
 // A Following is a file that gets the samples of the program's session from some time on.
 type Following struct {
-	*session.Following
+	*file
 	of *running // nil: of the program's own session
 }
 
@@ -61,7 +61,7 @@ func HostsOf(opts []profiler.Option) []string {
 	return c.Hosts
 }
 
-var followSession = session.Follow // tests replace it
+var followSession = followPresent // tests replace it
 
 // patience is how long Follow waits for a session of the program that begins or ends.
 var patience = 10 * time.Second
@@ -71,7 +71,7 @@ var patience = 10 * time.Second
 func Follow(ctx context.Context, path string, opts []profiler.Option) (*Following, error) {
 	for begin := time.Now(); ; {
 		f, err := follow(ctx, path, opts)
-		if !errors.Is(err, session.ErrNoSession) {
+		if !errors.Is(err, ErrNoSession) {
 			return f, err
 		}
 		if time.Since(begin) > patience {
@@ -108,7 +108,7 @@ func follow(ctx context.Context, path string, opts []profiler.Option) (*Followin
 		}
 	}
 	f, err := followSession(path)
-	if errors.Is(err, session.ErrNoSession) && present != nil && present.users > 0 {
+	if errors.Is(err, ErrNoSession) && present != nil && present.users > 0 {
 		// Somebody has stopped it: after a deadlock the session does it itself.
 		present = nil
 	}
@@ -139,10 +139,10 @@ func (s *running) left() error {
 // end there is a sample of each goroutine, also of one that has waited for long.
 func (f *Following) End() error {
 	if f.of == nil {
-		return f.Following.End()
+		return f.file.End()
 	}
 	turn <- struct{}{}
 	defer func() { <-turn }()
 	f.of.users--
-	return errors.Join(f.of.left(), f.Following.End())
+	return errors.Join(f.of.left(), f.file.End())
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/gotach/profiler"
-	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/internal/testenv"
 	"github.com/gotach/profiler/internal/testenv/cmp"
 )
@@ -58,7 +57,7 @@ func TestShared(t *testing.T) {
 	one := follow("1.tach")
 	two := follow("2.tach")
 	testenv.Same(t, "one session", one.of == two.of && one.of == present, true)
-	_, start := session.Running()
+	_, start := Past(t.Context())
 	testenv.Same(t, "the session has no files of the past", start.IsZero(), true)
 	testenv.OK(t, one.End())
 	select {
@@ -83,14 +82,14 @@ func TestWaits(t *testing.T) {
 	real, most := followSession, patience
 	defer func() { followSession, patience = real, most }()
 	tries := 0
-	followSession = func(path string) (*session.Following, error) {
+	followSession = func(path string) (*file, error) {
 		if tries++; tries < 4 {
-			return nil, session.ErrNoSession
+			return nil, ErrNoSession
 		}
 		return real(path)
 	}
 	f := testenv.Must(Follow(t.Context(), filepath.Join(t.TempDir(), "x.tach"), nil))
 	testenv.OK(t, f.End())
 	tries, patience = -1000, 0
-	testenv.Is(t, "a session that never begins", testenv.Err(Follow(t.Context(), "", nil)), session.ErrNoSession)
+	testenv.Is(t, "a session that never begins", testenv.Err(Follow(t.Context(), "", nil)), ErrNoSession)
 }
