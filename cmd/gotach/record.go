@@ -56,7 +56,7 @@ lock, channel, group, connection or file it waits for (locks and groups from Go 
 files from Go 1.21). The kernel's perf events show what runs. Where they are not allowed, a running
 goroutine has only its outermost function, under [stack not read], and which goroutines had a core is
 guessed so that the sum is the CPU time of the process; gotach info says so. --pause needs no perf events: at each tick it
-stops the threads that run by ptrace, each for some 30 µs, and reads what they call.
+stops the threads that run by ptrace, each for some 20 µs, and reads what they call.
 
 Recording ends after the time of -d, at Ctrl-C or with the program; each finishes the file. Meanwhile
 other commands can read it, and gotach view and gotach top follow it. If ticks would cost more than
@@ -156,7 +156,9 @@ func (e *env) record(ctx context.Context, p *attach.Process, out string, w *outp
 	o.Rotate.Deleting = func(paths []string) {
 		e.warn(fmt.Errorf("record: %s of programs that were killed are deleted, because there are too many", plural(int64(len(paths)), "unfinished profile")))
 	}
-	runtime.GOMAXPROCS(1) // each tick would wake a second thread too, which finds nothing to do: at 1 kHz that is a third more CPU time
+	if !p.Pauses { // a pause may have to wait for a disk
+		runtime.GOMAXPROCS(1) // each tick would wake a second thread too, which finds nothing to do: at 1 kHz that is a third more CPU time
+	}
 	r, err := p.Record(ctx, out, o)
 	e.barDone()
 	if err == nil && r.NoPerf != nil {

@@ -22,7 +22,7 @@ func newStacks(e *env) *cobra.Command {
 
 For a PID: what goroutines do now. The process can be any Go program, even without gotach and without
 symbols. It is not stopped and does not notice. A goroutine that runs at this moment has no calls, unless
---pause is set: then its thread is stopped by ptrace for some 30 µs. The rights that this takes:
+--pause is set: then its thread is stopped by ptrace for some 20 µs. The rights that this takes:
 ` + docs + `attach.md
 
 For a CORE file: what goroutines did when the program ended. The executable is the one that the core

@@ -258,7 +258,9 @@ func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 		}
 	})
 	if err == nil {
+		end := p.traces()
 		err = p.walks(list, manyTries)
+		end()
 	}
 	if err != nil {
 		return nil, 0, err

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +43,11 @@ func (m *memory) pieces(b []byte, from []unix.RemoteIovec) error {
 	if m.from != nil {
 		n, err = m.from(b, from)
 	} else {
-		n, err = unix.ProcessVMReadv(m.pid, []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}, from, 0)
+		to := unix.Iovec{Base: &b[0], Len: uint64(len(b))}
+		got, _, e := unix.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(m.pid), uintptr(unsafe.Pointer(&to)), 1, uintptr(unsafe.Pointer(&from[0])), uintptr(len(from)), 0) // see paused
+		if n = int(got); e != 0 {
+			err = e
+		}
 	}
 	if err != nil {
 		return err

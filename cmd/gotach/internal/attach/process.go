@@ -31,6 +31,7 @@ type Process struct {
 	ends    *farEnds        // nil: they are not looked for
 	threads map[uint64]regs // of a core, by thread id; nil: it is a process
 	tids    map[uint64]int  // of its threads, by what they are in its namespace; those that are known
+	room    []byte          // of stackFrom
 	most    int             // for tests: instead of mostCalls
 }
 
@@ -138,12 +139,10 @@ func (p *Process) ofLibrary() (found *program, err error) {
 // kernel's answer.
 func denied(pid int, err error) error {
 	what := fmt.Sprintf("process %d may not be read", pid)
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	own, _ := os.ReadFile("/proc/self/status")
 	_, itself := unix.ProcessVMReadv(os.Getpid(), nil, nil, 0)
-	caps, _ := strconv.ParseUint(statusField(own, "CapEff"), 16, 64)
+	caps, _ := strconv.ParseUint(statusField("self", "CapEff", 0), 16, 64)
 	yama := setting("yama/ptrace_scope")
-	uid, me := statusField(status, "Uid"), os.Geteuid()
+	uid, me := statusField(strconv.Itoa(pid), "Uid", 1), os.Geteuid()
 	var maps unix.Stat_t // the kernel has given it to root if dumpable is 0
 	hides := uid != "0" && unix.Stat(fmt.Sprintf("/proc/%d/maps", pid), &maps) == nil && maps.Uid == 0
 	switch {
@@ -181,21 +180,23 @@ func deniedPerf(err error) error {
 	return fmt.Errorf("%s here; in a container: docker run --cap-add PERFMON", what)
 }
 
-// statusField returns the first value of a line of /proc/PID/status.
-func statusField(status []byte, name string) string {
+// statusField returns a value of a line of /proc/PID/status, the last one if there are not as many.
+// Of several user ids the one with index 1 counts.
+func statusField(pid, name string, index int) string {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%s/status", pid)) // it may have ended
 	_, rest, _ := strings.Cut(string(status), "\n"+name+":")
 	line, _, _ := strings.Cut(rest, "\n")
-	if f := strings.Fields(line); len(f) > 0 {
-		return f[min(1, len(f)-1)] // of several user ids the second one, which counts
+	f := strings.Fields(line)
+	if len(f) == 0 {
+		return ""
 	}
-	return ""
+	return f[min(index, len(f)-1)]
 }
 
 // threadsOf returns the number of threads of a process that have not ended, and 1 more if the first
 // one of several has.
 func threadsOf(pid int) int {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	n, _ := strconv.Atoi(statusField(status, "Threads"))
+	n, _ := strconv.Atoi(statusField(strconv.Itoa(pid), "Threads", 0))
 	return n
 }
 

@@ -96,6 +96,7 @@ func (p *Process) Record(ctx context.Context, path string, o Options) (*Recordin
 			r.NoPerf = deniedPerf(err)
 		}
 	}
+	defer p.traces()()
 	if err := r.create(path); err != nil {
 		return nil, err
 	}

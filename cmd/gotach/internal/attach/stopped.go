@@ -4,9 +4,11 @@ package attach
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
-	"strings"
+	"slices"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,31 +17,73 @@ import (
 // regs are registers of a thread that has stopped.
 type regs struct{ sp, pc, lr uint64 }
 
+// traces prepares this thread to stop those of the process, until end is called: the kernel takes
+// all calls about one of them from one thread only. A thread of the process stands still while this
+// one waits for a core. So it asks for the shortest time slice, which needs no privilege: it gets a
+// core sooner then. Kernels before 6.12 ignore that.
+func (p *Process) traces() (end func()) {
+	if !p.Pauses {
+		return func() {}
+	}
+	runtime.LockOSThread()
+	attr, err := unix.SchedGetAttr(0, 0)
+	if err != nil || attr.Policy != unix.SCHED_NORMAL {
+		return runtime.UnlockOSThread
+	}
+	old := attr.Runtime
+	attr.Runtime = 100_000 // ns
+	_ = unix.SchedSetAttr(0, attr, 0)
+	return func() {
+		attr.Runtime = old
+		_ = unix.SchedSetAttr(0, attr, 0)
+		runtime.UnlockOSThread()
+	}
+}
+
 // paused stops a thread, calls f with its registers, and lets it go on (ptrace(2)). It does not
 // call f if the thread has ended, or if another program traces it. A thread that waits for a disk
-// stops when it has what it needs; paused waits for that. If gotach ends meanwhile, the kernel lets
+// stops when it has what it needs; paused waits for that. It is called after traces. If gotach ends meanwhile, the kernel lets
 // the thread go on.
+//
+// The calls are raw: otherwise gotach's runtime may use the time to run something else, on a thread
+// that loses its core, while the thread that has stopped stands still.
 func paused(tid int, f func(regs)) {
-	runtime.LockOSThread() // the kernel takes all calls from one thread only
-	defer runtime.UnlockOSThread()
-	var status unix.WaitStatus
-	if unix.PtraceSeize(tid) != nil || unix.PtraceInterrupt(tid) != nil {
+	ptrace := func(request, addr, data uintptr) bool {
+		_, _, e := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(tid), addr, data, 0, 0)
+		return e == 0
+	}
+	const general = 1 // NT_PRSTATUS, as in a core
+	var values [coreSize]uint64
+	to := unix.Iovec{Base: (*byte)(unsafe.Pointer(&values[0])), Len: uint64(unsafe.Sizeof(values))}
+	if !ptrace(unix.PTRACE_SEIZE, 0, 0) || !ptrace(unix.PTRACE_INTERRUPT, 0, 0) {
 		return
 	}
-	if _, err := unix.Wait4(tid, &status, unix.WALL, nil); err != nil || !status.Stopped() {
+	status, ok := stops(tid)
+	if !ok {
 		return
 	}
 	signal := 0 // that the thread was about to get
 	if status>>16 == 0 {
 		signal = int(status.StopSignal())
 	}
-	const general = 1 // NT_PRSTATUS, as in a core
-	var values [coreSize]uint64
-	to := unix.Iovec{Base: (*byte)(unsafe.Pointer(&values[0])), Len: uint64(unsafe.Sizeof(values))}
-	if _, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GETREGSET, uintptr(tid), general, uintptr(unsafe.Pointer(&to)), 0, 0); e == 0 {
+	if _, _, e := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GETREGSET, uintptr(tid), general, uintptr(unsafe.Pointer(&to)), 0, 0); e == 0 {
 		f(regs{sp: values[coreSP], pc: values[corePC], lr: values[coreLR]})
 	}
-	_, _, _ = unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(tid), 0, uintptr(signal), 0, 0) // it may have been killed
+	ptrace(unix.PTRACE_DETACH, 0, uintptr(signal)) // it may have been killed
+}
+
+// stops waits until a thread has stopped. At first it keeps its core: mostly the thread has one too,
+// and stops in some µs. Otherwise the thread may need this one.
+func stops(tid int) (status unix.WaitStatus, ok bool) {
+	for options := uintptr(unix.WALL | unix.WNOHANG); ; {
+		for range 20 {
+			got, _, e := unix.RawSyscall6(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&status)), options, 0, 0, 0)
+			if got != 0 || e != 0 && e != unix.EINTR {
+				return status, e == 0 && status.Stopped()
+			}
+		}
+		options = unix.WALL
+	}
 }
 
 // thread returns the id of a thread that its runtime knows by an id. The latter is that of the
@@ -49,11 +93,7 @@ func (p *Process) thread(id uint64) int {
 		p.tids = map[uint64]int{}
 		ids, _ := tasks(p.PID) // none after its end
 		for _, tid := range ids {
-			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", p.PID, tid))
-			_, line, _ := strings.Cut(string(status), "\nNSpid:")
-			line, _, _ = strings.Cut(line, "\n")
-			var inner uint64
-			_, _ = fmt.Sscan(line[strings.LastIndexByte(line, '\t')+1:], &inner)
+			inner, _ := strconv.ParseUint(statusField(fmt.Sprintf("%d/task/%d", p.PID, tid), "NSpid", math.MaxInt), 10, 64)
 			p.tids[inner] = tid
 		}
 	}
@@ -68,46 +108,63 @@ func (p *Process) stopped(g uint64, h head) []uint64 {
 	var b []byte
 	if p.threads != nil {
 		r := p.threads[tid]
-		if r.sp < h.lo || r.sp >= h.hi {
+		if !h.has(r.sp) {
 			r = p.signalled(r.sp, &h)
 		}
 		b = p.stackFrom(&h, r)
 	} else if tid := p.thread(tid); tid != 0 {
+		g0, _ := p.word(m + uint64(p.program.layout.MG0))
+		system := p.headOf(g0)
+		curg := unix.RemoteIovec{Base: uintptr(m) + p.program.layout.MCurG, Len: 8}
+		again := unix.RemoteIovec{Base: uintptr(g), Len: headSize(p.program.layout)}
 		paused(tid, func(r regs) {
-			now, _ := p.word(m + uint64(p.program.layout.MCurG))
-			if h = p.headOf(g); now == g && h.running() && p.atHome(m, r, &h) {
-				b = p.stackFrom(&h, r)
+			for range 2 { // the stack may be elsewhere by now
+				read := p.stackFrom(&h, r, curg, again)
+				if read == nil || le.Uint64(read) != g {
+					return
+				}
+				was := h
+				h = parse(read[8:], p.program.layout)
+				on := h.has(r.sp)
+				if !h.running() || !on && !system.has(r.sp) { // it is in the handler of a signal
+					return
+				}
+				if h.lo == was.lo && h.hi == was.hi && (on || h.sp == was.sp) {
+					h, b = was, read[8+again.Len:]
+					return
+				}
 			}
 		})
 	}
-	if pcs, end := p.program.funcs.unwind(nil, &h, b); b != nil && end == whole {
+	if pcs, end := p.program.funcs.unwind(nil, &h, b); len(b) > 0 && end == whole {
 		return pcs
 	}
 	return nil
 }
 
-// atHome reports whether a thread is in a goroutine's code, or on its system stack, for which the
-// runtime has saved where it left the goroutine's. It is not in the handler of a signal then.
-func (p *Process) atHome(m uint64, r regs, h *head) bool {
-	g0, _ := p.word(m + uint64(p.program.layout.MG0))
-	system := p.headOf(g0)
-	return r.sp >= h.lo && r.sp < h.hi || r.sp >= system.lo && r.sp < system.hi
-}
+// has reports whether an address is on the stack.
+func (h *head) has(sp uint64) bool { return sp >= h.lo && sp < h.hi }
 
 // stackFrom returns the stack of a goroutine from where its thread is on it, and sets h to that
-// place. If the thread is elsewhere, that is where it has left the goroutine's stack.
-func (p *Process) stackFrom(h *head, r regs) []byte {
-	if r.sp >= h.lo && r.sp < h.hi {
+// place. If the thread is elsewhere, for which the runtime saves where it left the stack, that is
+// the place. Other memory that is asked for comes before the stack. Nothing is made anew: the
+// thread may stand still meanwhile.
+func (p *Process) stackFrom(h *head, r regs, pieces ...unix.RemoteIovec) []byte {
+	if h.has(r.sp) {
 		h.sp, h.pc, h.lr = r.sp, r.pc+1, r.lr // as if it were a return address
 	}
-	if h.sp < h.lo || h.sp >= h.hi || h.hi-h.sp > 1<<24 {
+	if h.has(h.sp) && h.hi-h.sp <= 1<<24 {
+		pieces = append(pieces, unix.RemoteIovec{Base: uintptr(h.sp), Len: int(h.hi - h.sp)})
+	}
+	size := 0
+	for _, v := range pieces {
+		size += v.Len
+	}
+	p.room = slices.Grow(p.room[:0], size)[:size]
+	if size == 0 || p.pieces(p.room, pieces) != nil {
 		return nil
 	}
-	b := make([]byte, h.hi-h.sp)
-	if p.read(h.sp, b) != nil {
-		return nil
-	}
-	return b
+	return p.room
 }
 
 // signalled returns the registers that a thread had when a signal interrupted it on a goroutine's
@@ -125,7 +182,7 @@ func (p *Process) signalled(sp uint64, h *head) (r regs) {
 			continue
 		}
 		r = regs{sp: word(signalSP), pc: word(signalPC), lr: word(signalLR)}
-		if r.sp >= h.lo && r.sp < h.hi && p.program.funcs.at(r.pc+1).ok {
+		if h.has(r.sp) && p.program.funcs.at(r.pc+1).ok {
 			return r
 		}
 	}
