@@ -214,7 +214,6 @@ func TestRefused(t *testing.T) {
 	}
 	for _, o := range []Options{
 		{Layout: 3},
-		{Layout: tachyon.CPython315, CPython: &CPythonInfo{Config: 6}},
 	} {
 		testenv.Fails(t, fmt.Sprintf("%+v", o), testenv.Err(New(new(disk), o)), "tachyon writer: ")
 	}

@@ -165,7 +165,7 @@ func (o *Options) check() error {
 	}
 	c := *o.CPython // a copy, since the caller may change the original
 	o.CPython = &c
-	return c.check()
+	return nil
 }
 
 // newWriter returns a Writer for f. If f is nil, it makes a file at path.
@@ -247,14 +247,9 @@ func (w *Writer) Intern(f tachyon.Frame) uint32 {
 // Write adds a sample whose stack consists of ids from Intern. If the stack is deeper than
 // 256, Write keeps the innermost 256 frames. It does not keep a reference to s. It returns
 // an error for a stack with an unknown id; later samples are not affected.
-func (w *Writer) Write(s *tachyon.Sample) (err error) {
-	if w.err != nil {
-		return w.err
-	}
-	if w.j != nil {
-		defer w.fault(debug.SetPanicOnFault(true), &err)
-	}
-	return w.write(s)
+func (w *Writer) Write(s *tachyon.Sample) error {
+	_, err := w.WriteBatch([]tachyon.Sample{*s})
+	return err
 }
 
 // WriteBatch adds samples like Write and returns how many it added before an error. It is

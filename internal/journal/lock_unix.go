@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// claim creates a file and locks it. It does not follow symbolic links.
-func claim(path string) (*os.File, error) {
+// claim creates the journal of a profile and locks it. It does not follow symbolic links.
+func claim(profile string) (*os.File, error) {
+	path := profile + Suffix
 	for range 3 {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if err == nil {
@@ -24,15 +25,16 @@ func claim(path string) (*os.File, error) {
 		if !errors.Is(err, os.ErrExist) {
 			return nil, err
 		}
-		if err := removeStale(path); err != nil {
+		if err := removeStale(profile); err != nil {
 			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("%s: %w", path, ErrBusy)
 }
 
-// removeStale removes a journal that nobody has locked.
-func removeStale(path string) error {
+// removeStale removes the journal of a profile, if nobody has locked it.
+func removeStale(profile string) error {
+	path := profile + Suffix
 	fi, err := os.Lstat(path)
 	if err != nil {
 		return ignoreMissing(err)
@@ -40,14 +42,11 @@ func removeStale(path string) error {
 	if !fi.Mode().IsRegular() {
 		return fmt.Errorf("%s: not a regular file, so it cannot be the journal", path)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	lock, err := Lock(profile)
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	defer f.Close()
-	if err := lock(f); err != nil {
-		return err
-	}
+	defer lock.Close()
 	return ignoreMissing(os.Remove(path))
 }
 

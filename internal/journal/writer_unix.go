@@ -69,7 +69,7 @@ func (s *Slot) id() uint64 { return uint64(s.page.off+int64(s.at)) >> 3 }
 // ended. If the journal is in use, the error wraps ErrBusy. If something that is not a
 // regular file has the journal's name, Create returns an error and does not change it.
 func Create(path string, h Head) (*Writer, error) {
-	f, err := claim(path + Suffix)
+	f, err := claim(path)
 	if err != nil {
 		return nil, err
 	}
