@@ -36,7 +36,7 @@ func newConfig(opts []Option, get func(string) string) (config, error) {
 		}
 	}
 	warnings := environ(&c, get)
-	if c.OneFile != "" || c.NoFile {
+	if c.OneFile != "" || c.Sink != nil {
 		c.Output, c.RotateEvery, c.RotateBytes, c.Exports = c.OneFile, 0, 0, nil
 	}
 	if c.Source == string(Off) {
@@ -128,7 +128,7 @@ func environ(c *config, get func(string) string) (warnings []string) {
 		return Service(name, version), nil
 	})
 
-	if v := get("PROFILE_EXPORT"); v != "" && c.OneFile == "" && !c.NoFile {
+	if v := get("PROFILE_EXPORT"); v != "" && c.OneFile == "" && c.Sink == nil {
 		c.Exports = nil
 		for item := range strings.SplitSeq(v, ",") {
 			if item = strings.TrimSpace(item); item == "" || item == none {

@@ -25,6 +25,7 @@ func env(pairs ...string) func(string) string {
 
 func TestEnvironment(t *testing.T) {
 	def := config{Output: "%e-%p.tach", Rate: 1000, Budget: 1, Source: "auto", Compression: "zstd", KeepFiles: 100, KeepBytes: 1e9, MaxPause: 10 * time.Millisecond}
+	noFiles := new(struct{ session.Sink })
 	with := func(change func(*config)) config {
 		c := def
 		change(&c)
@@ -80,8 +81,8 @@ func TestEnvironment(t *testing.T) {
 		{name: "bad value leaves the option", opts: []Option{Rate(10)}, env: []string{"PROFILE_RATE=x"}, want: with(func(c *config) { c.Rate = 10 }), warning: "using 10"},
 		{name: "bad rotation leaves the option", opts: []Option{RotateEvery(time.Minute), RotateBytes(64 << 20)}, env: []string{"PROFILE_ROTATE=1h,1KB"},
 			want: with(func(c *config) { c.RotateEvery, c.RotateBytes = time.Minute, 64<<20 }), warning: "using 1m0s,64 MiB"},
-		{name: "no file in spite of other settings", opts: []Option{Output("code.tach"), func(c *config) error { c.NoFile = true; return nil }, RotateBytes(1e8)}, env: []string{"PROFILE_OUT=env.tach", "PROFILE_ROTATE=1h", "PROFILE_EXPORT=pprof=x"},
-			want: with(func(c *config) { c.Output, c.NoFile = "", true })},
+		{name: "no file in spite of other settings", opts: []Option{Output("code.tach"), func(c *config) error { c.Sink = noFiles; return nil }, RotateBytes(1e8)}, env: []string{"PROFILE_OUT=env.tach", "PROFILE_ROTATE=1h", "PROFILE_EXPORT=pprof=x"},
+			want: with(func(c *config) { c.Output, c.Sink = "", noFiles })},
 		{name: "one file in spite of other settings", opts: []Option{Output("code.tach"), func(c *config) error { c.OneFile = "one.tach"; return nil }, RotateBytes(1e8)}, env: []string{"PROFILE_OUT=env.tach", "PROFILE_ROTATE=1h", "PROFILE_EXPORT=pprof=x"},
 			want: with(func(c *config) { c.Output, c.OneFile = "one.tach", "one.tach" })},
 		{name: "pause nonsense", env: []string{"PROFILE_PAUSE=5"}, want: def, warning: `PROFILE_PAUSE="5": not a duration such as 50ms; using 10ms`},

@@ -9,8 +9,8 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// A Copy writes samples to one more file. The frame ids in the samples are those of a Writer or a
-// Nothing, which must be used from the same goroutine.
+// A Copy writes samples to one more file. The frame ids in the samples are those of a Writer or of a
+// table, which must be used from the same goroutine.
 type Copy struct {
 	*writer.Writer
 	table *frames.Table
@@ -18,31 +18,14 @@ type Copy struct {
 }
 
 // Copy returns a Copy to the file f.
-func (w *Writer) Copy(f *writer.Writer) *Copy { return newCopy(&w.table, f) }
+func (w *Writer) Copy(f *writer.Writer) *Copy { return NewCopy(&w.table, f) }
 
-func newCopy(t *frames.Table, f *writer.Writer) *Copy {
+// NewCopy returns a Copy to the file f, for the frame ids of a table.
+func NewCopy(t *frames.Table, f *writer.Writer) *Copy {
 	c := &Copy{Writer: f, table: t}
 	c.remap.Reset(f)
 	return c
 }
-
-// A Nothing takes samples and writes no file. Only Copies of it keep them.
-type Nothing struct{ table frames.Table }
-
-// Copy returns a Copy to the file f.
-func (n *Nothing) Copy(f *writer.Writer) *Copy { return newCopy(&n.table, f) }
-
-// Intern returns the id of a frame.
-func (n *Nothing) Intern(f tachyon.Frame) uint32 { return n.table.Intern(f) }
-
-// WriteBatch is that of Writer.
-func (n *Nothing) WriteBatch(samples []tachyon.Sample) (int, error) { return len(samples), nil }
-
-// WriteRecords does nothing.
-func (n *Nothing) WriteRecords(*tachyon.Records) error { return nil }
-
-// Forget does nothing.
-func (n *Nothing) Forget(uint64, uint32) error { return nil }
 
 // WriteBatch is that of Writer.
 func (c *Copy) WriteBatch(samples []tachyon.Sample) (n int, err error) {

@@ -7,6 +7,7 @@ import (
 	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/sampler"
+	"github.com/gotach/profiler/writer"
 )
 
 // MinSync is the least value of Config.Sync. The others that have one are those of package rotate.
@@ -35,7 +36,7 @@ type Config struct {
 	Exports     []hook.Target
 
 	OneFile string // write only this file, whatever is set above
-	NoFile  bool   // write no file: only Follow keeps the samples
+	Sink    Sink   // takes the samples in place of files; nil: there are files
 
 	System       bool // waits of the runtime's goroutines too
 	Leaks        bool
@@ -45,6 +46,12 @@ type Config struct {
 
 	Hosts []string // names of the server for the handlers of httpprof
 	Log   *slog.Logger
+}
+
+// A Sink takes the samples of a session without files. Only copies keep them.
+type Sink interface {
+	sampler.Sink
+	Copy(*writer.Writer) *rotate.Copy
 }
 
 // Defaults returns the configuration without options and environment.

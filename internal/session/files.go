@@ -10,12 +10,6 @@ import (
 	"github.com/gotach/profiler/writer"
 )
 
-// An unkept is the sink of a session without a file.
-type unkept struct {
-	*rotate.Nothing
-	sampler.OnePart
-}
-
 // A sink writes a session's samples to one file after the other.
 type sink struct {
 	*rotate.Writer

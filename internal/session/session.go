@@ -35,9 +35,8 @@ type Session struct {
 	about  about
 
 	sampler *sampler.Sampler
-	sink    *sink           // nil: nothing
-	nothing *rotate.Nothing // of a session without a file
-	running atomic.Bool     // sampler has started: then any goroutine may use it
+	sink    *sink       // nil: nothing
+	running atomic.Bool // sampler has started: then any goroutine may use it
 
 	stop sync.Once
 	mu   sync.Mutex
@@ -70,13 +69,12 @@ func Open(c Config) (*Session, error) {
 func (s *Session) begin() error {
 	c := &s.config
 	s.about.exe, s.about.cpus = readExecutable(), sampler.CPUs(os.Getpid())
-	var to sampler.Sink
+	var to sampler.Sink = c.Sink
 	var err error
-	if c.NoFile {
-		s.nothing = &rotate.Nothing{}
-		to = &unkept{Nothing: s.nothing}
-	} else if to, err = s.createFile(s.FileOptions()); err != nil {
-		return err
+	if c.Sink == nil {
+		if to, err = s.createFile(s.FileOptions()); err != nil {
+			return err
+		}
 	}
 	own.Again()
 	if WrapSink != nil {
@@ -255,7 +253,7 @@ func (s *Session) Copy(f *writer.Writer) *rotate.Copy {
 	if out := s.written(); out != nil {
 		return out.Copy(f)
 	}
-	return s.nothing.Copy(f)
+	return s.config.Sink.Copy(f)
 }
 
 // Provisional writes the metadata that a copy has if it is never finished. It begins at the time at

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gotach/profiler/internal/frames"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/session"
@@ -27,6 +28,18 @@ type file struct {
 	Failed  <-chan struct{}        // closed when the file could not be written
 	Err     func() error           // returns why
 }
+
+// A nothing takes the samples of a session that writes no file of its own.
+type nothing struct {
+	sampler.OnePart
+	table frames.Table
+}
+
+func (n *nothing) Copy(f *writer.Writer) *rotate.Copy               { return rotate.NewCopy(&n.table, f) }
+func (n *nothing) Intern(f tachyon.Frame) uint32                    { return n.table.Intern(f) }
+func (n *nothing) WriteBatch(samples []tachyon.Sample) (int, error) { return len(samples), nil }
+func (n *nothing) WriteRecords(*tachyon.Records) error              { return nil }
+func (n *nothing) Forget(uint64, uint32) error                      { return nil }
 
 // A second is the sampler's sink that writes a file.
 type second struct {

@@ -38,7 +38,7 @@ var ErrOff = errors.New("profiling is off in this program: PROFILE_SOURCE=off")
 
 // noFile lets a session write no file: only followings keep its samples.
 func noFile(c *session.Config) error {
-	c.NoFile = true
+	c.Sink = new(nothing)
 	return nil
 }
 
