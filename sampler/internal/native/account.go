@@ -3,6 +3,7 @@
 package native
 
 import (
+	"os"
 	"strconv"
 	"time"
 
@@ -147,4 +148,14 @@ func threadIDs() (ids []uint64) {
 		}
 	}
 	return ids
+}
+
+// taskNames returns the ids of so many threads of the process; of all if n is negative.
+func taskNames(n int) ([]string, error) {
+	f, err := os.Open("/proc/self/task")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(n)
 }

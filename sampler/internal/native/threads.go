@@ -4,7 +4,6 @@ package native
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -59,16 +58,6 @@ func roomInRuntime(n int) error {
 		return fmt.Errorf("the program has %d threads and debug.SetMaxThreads allows %d, which leaves no room for %d more", len(tasks), limit, n)
 	}
 	return nil
-}
-
-// taskNames returns the ids of so many threads of the process; of all if n is negative.
-func taskNames(n int) ([]string, error) {
-	f, err := os.Open("/proc/self/task")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return f.Readdirnames(n)
 }
 
 // tasks is the memory that the test threads share with the thread that starts them, outside
