@@ -93,7 +93,7 @@ func (c *Copy) Stops() iter.Seq2[*tachyon.Stops, error] {
 	}
 }
 
-// processKeys are what a goroutine of several processes has as labels; see tachyon.Session.Label.
+// processKeys are what a goroutine of several processes has as labels; see ProcessLabel.
 var processKeys = []string{"host", "pid", "process", "service", "version"}
 
 // processLabels returns labels that say which process a goroutine of a file is of, nil if nothing
