@@ -183,7 +183,7 @@ func recorded(p *attach.Process, out string, w *output, r *attach.Recording, err
 		files, all = fmt.Sprintf("%s to %s (%d files)", first, files, len(r.Files)), quoted(strings.TrimSuffix(out, ext))+".*"+ext
 	}
 	printf(w, "%s: %s of process %d (%s)%s\n%s of at most %s, %.2f %% moved while they were read and were left out\ngotach report %s shows where the time went.\n",
-		files, duration(r.Duration), p.PID, p.Name, why, plural(r.Samples, "sample"), plural(int64(r.MaxGoroutines), "goroutine"), 100*float64(r.Torn)/float64(max(r.Samples+r.Torn, 1)), all)
+		files, duration(r.Duration.Round(time.Millisecond)), p.PID, p.Name, why, plural(r.Samples, "sample"), plural(int64(r.MaxGoroutines), "goroutine"), 100*float64(r.Torn)/float64(max(r.Samples+r.Torn, 1)), all)
 	return nil
 }
 
@@ -224,6 +224,9 @@ func (e *env) recordCommand(args []string, out string, d time.Duration, children
 		err = e.recordChildren(ctx, cmd.Process.Pid, out, o)
 	} else if p, err = e.openCommand(ctx, cmd.Process.Pid); err == nil {
 		err = e.record(ctx, p, out, e.stderr, o)
+	}
+	if p == nil && !children && !errors.Is(err, attach.ErrNotGo) && ctx.Err() == context.Canceled {
+		err = fmt.Errorf("it has ended: %w", err)
 	}
 	if err != nil {
 		e.warn(fmt.Errorf("record: %w; there is no whole profile of %s", err, args[0]))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+	"github.com/gotach/profiler/internal/formats/dcpi"
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
@@ -53,7 +54,7 @@ func plain(name string) string {
 	if name[0] == '[' {
 		return name
 	}
-	return shown(name)
+	return dcpi.Printed(name)
 }
 
 // apart returns by how many points functions' shares differ at most, of those that runtime.Stack would print.

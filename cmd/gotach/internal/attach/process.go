@@ -193,14 +193,8 @@ func statusField(pid, name string, index int) string {
 	return f[min(index, len(f)-1)]
 }
 
-// threadsOf returns the number of threads of a process that have not ended, and 1 more if the first
-// one of several has.
-func threadsOf(pid int) int {
-	n, _ := strconv.Atoi(statusField(strconv.Itoa(pid), "Threads", 0))
-	return n
-}
-
-// tasks returns the ids of the threads of a process.
+// tasks returns the ids of the threads of a process that have not ended, and that of the first one
+// until the last one has.
 func tasks(pid int) (ids []int, err error) {
 	names, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	for _, n := range names {

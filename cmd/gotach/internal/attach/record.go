@@ -196,7 +196,10 @@ func (r *recorder) tick(end bool) error {
 // ended returns why a process cannot be read any more.
 func (r *recorder) ended(err error) error {
 	// The first thread may be gone while another one goes on with another program.
-	for errors.Is(err, unix.ESRCH) && threadsOf(r.PID) > 1 {
+	for errors.Is(err, unix.ESRCH) {
+		if ids, _ := tasks(r.PID); len(ids) < 2 {
+			break
+		}
 		time.Sleep(time.Millisecond)
 		if _, err = r.word(0); err == nil {
 			err = unix.EFAULT

@@ -19,25 +19,18 @@ type regs struct{ sp, pc, lr uint64 }
 
 // traces prepares this thread to stop those of the process, until end is called: the kernel takes
 // all calls about one of them from one thread only. A thread of the process stands still while this
-// one waits for a core. So it asks for the shortest time slice, which needs no privilege: it gets a
-// core sooner then. Kernels before 6.12 ignore that.
+// one waits for a core. So this one asks for the shortest time slice, which needs no privilege: it
+// gets a core sooner then. Kernels before 6.12 ignore that. It keeps the slice, which harms nobody.
 func (p *Process) traces() (end func()) {
 	if !p.Pauses {
 		return func() {}
 	}
 	runtime.LockOSThread()
-	attr, err := unix.SchedGetAttr(0, 0)
-	if err != nil || attr.Policy != unix.SCHED_NORMAL {
-		return runtime.UnlockOSThread
-	}
-	old := attr.Runtime
-	attr.Runtime = 100_000 // ns
-	_ = unix.SchedSetAttr(0, attr, 0)
-	return func() {
-		attr.Runtime = old
+	if attr, err := unix.SchedGetAttr(0, 0); err == nil && attr.Policy == unix.SCHED_NORMAL {
+		attr.Runtime = 100_000 // ns
 		_ = unix.SchedSetAttr(0, attr, 0)
-		runtime.UnlockOSThread()
 	}
+	return runtime.UnlockOSThread
 }
 
 // paused stops a thread, calls f with its registers, and lets it go on (ptrace(2)). It does not
