@@ -27,15 +27,16 @@ func newLeaks(e *env) *cobra.Command {
 at one place: the innermost line of the program's own code.
 
 A group is a suspect if its number grows through the whole profile, by at least five, and its
-goroutines do not run again. PER MINUTE is the slope (Theil-Sen), OLDEST the longest wait. STUCK
-counts waits that have lasted for an eighth of the profile and have not ended, RAN AGAIN waits at this
-place that ended.
+goroutines do not run again; or if at least twenty of them only wake up now and then, as at a
+ticker. PER MINUTE is the slope (Theil-Sen), OLDEST the longest wait. STUCK counts waits that have
+lasted for an eighth of the profile and have not ended, RAN AGAIN waits at this place that ended.
 
 A group that grows is no suspect if its goroutines are used: if waits as long as the stuck ones end
-there too. Left out is the goroutine with which net/http reads from a connection while a handler runs;
-it ends with the handler, which is shown. The native source sees a goroutine that ran for a few
-µs and waits at the same place again; the portable source does not, so such goroutines look stuck. A longer
-profile tells more.
+there too, or if goroutines that wake up at a ticker end or do something else. Left out is the
+goroutine with which net/http reads from a connection while a handler runs; it ends with the
+handler, which is shown. The native source sees a goroutine that ran for a few µs and waits at the
+same place again; the portable source does not, so such goroutines look stuck. A longer profile
+tells more.
 
 If a program built with Go 1.27 imports github.com/gotach/profiler/leaks and runs with
 PROFILE_LEAKS=1, the runtime says at the end which goroutines provably wait forever. Files of a session with rotation
@@ -97,7 +98,7 @@ const leastPlace = 40
 // leaksTable returns the groups as text:
 //
 //	app.tach: 30.0s, 150025 goroutines
-//	1 suspect: its goroutines wait and do not run again
+//	1 suspect: goroutines that wait and do not run again, or only at a ticker
 //
 //	  START     END  PER MINUTE  OLDEST   STUCK  RAN AGAIN            WAITS FOR, AT, CREATED BY
 //	      0      25       +50.0   29.4s      22          0  ▁▂▃▄▅▆▇█  [chan receive]  main.serve.func1  serve.go:21
@@ -127,7 +128,7 @@ func leaksTable(name string, l *leaks.Leaks, paint paint, width int) []byte {
 	case suspects == 0:
 		printf(&b, "No suspect: groups grow, but their goroutines run again, or there are too few to tell.\n")
 	default:
-		printf(&b, "%s\n", paint.busy(plural(int64(suspects), "suspect"))+": goroutines that wait and do not run again")
+		printf(&b, "%s\n", paint.busy(plural(int64(suspects), "suspect"))+": goroutines that wait and do not run again, or only at a ticker")
 	}
 	printf(&b, "\n")
 	head := fmt.Sprintf("%7s %7s  %10s  %6s  %6s  %9s  %-*s  ", "START", "END", "PER MINUTE", "OLDEST", "STUCK", "RAN AGAIN", sparkWidth, "")

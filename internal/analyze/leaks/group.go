@@ -12,6 +12,10 @@ import (
 //     which they began,
 //   - waits that have lasted for an eighth of the profile do not end: there are at least
 //     minStuck such waits, and at most a tenth as many that ended.
+//
+// It is a suspect too if all of that is so of the goroutines instead of their waits, of which there
+// are at least minStays: they come back to wait there again and again, as at a ticker, but do
+// nothing else and do not end.
 type Group struct {
 	CreatedBy string        `json:"created_by"`    // function; "" if unknown
 	CreatedAt string        `json:"created_at"`    // file:line
@@ -28,6 +32,8 @@ type Group struct {
 	RanAgain  int           `json:"ran_again"`      // waits there that ended
 	Stuck     int           `json:"stuck"`          // waits that have lasted for an eighth of the profile and last still
 	Unstuck   int           `json:"stuck_ended"`    // waits that lasted as long and ended
+	Stays     int           `json:"stays"`          // goroutines that have waited nowhere else for an eighth of the profile and wait still
+	Left      int           `json:"stays_ended"`    // goroutines that waited nowhere else for as long, and then ended or waited elsewhere
 	Suspect   bool          `json:"suspect"`
 	Proven    int           `json:"proven"` // goroutines that wait here forever, as the runtime has proved
 	Alive     []float64     `json:"alive"`  // goroutines that wait there, for equal parts of the time
@@ -35,6 +41,9 @@ type Group struct {
 
 // Leaks reports whether a group is told as a leak: it is a suspect, or the runtime has proved it.
 func (g *Group) Leaks() bool { return g.Suspect || g.Proven > 0 }
+
+// Ticks reports whether the goroutines of a suspect wake up and wait again.
+func (g *Group) Ticks() bool { return g.Suspect && (g.Stuck < minStuck || 10*g.Unstuck > g.Stuck) }
 
 // GrowthText returns PerMinute with a sign, to four digits or to the unit.
 func (g *Group) GrowthText() string {

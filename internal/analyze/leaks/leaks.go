@@ -39,6 +39,9 @@ type Leaks struct {
 const (
 	// minStuck is the number of stuck waits below which chance may be the reason.
 	minStuck = 5
+	// minStays is the number of goroutines that come back at every tick below which they may be as
+	// many as the program needs. tickShare is the least part of their waits that are about as long.
+	minStays, tickShare = 20, 0.9
 	// lookShare: one of so many long waits has a sample at the end if there was a look at all.
 	lookShare = 10
 	// restFirst is the age in µs at which a wait has a second sample at the latest, see
@@ -47,6 +50,9 @@ const (
 	// maxGroups bounds the memory that groups take, a KB each.
 	maxGroups = 20_000
 )
+
+// timed are the reasons of waits that a clock can end.
+var timed = map[string]bool{"select": true, "chan receive": true, "sleep": true}
 
 // A waitSite is where a goroutine waits.
 type waitSite struct {
@@ -66,6 +72,9 @@ type leakGroup struct {
 	alive series
 	stuck series     // from the beginning of the waits that have not ended
 	ended [65]uint32 // waits that ended, by the number of bits of their length in ms
+	stays series     // from the time at which the present goroutines came, if they waited nowhere else since
+	ages  []uint64   // how long ago that was, µs
+	left  [65]uint32 // goroutines that ended or waited elsewhere, by the number of bits of how long they stayed, in ms
 	list  []uint64   // lengths of the present waits, µs
 }
 
@@ -75,6 +84,8 @@ type waiter struct {
 	stack uint32
 	begin uint64 // of the wait, µs
 	last  uint64 // time of the latest sample, µs
+	home  int32  // group of the latest wait, plus 1; 0: none yet
+	came  uint64 // begin of the first of the latest waits in a row that were in that group, µs
 }
 
 // A leakStack is what is known about a stack.
@@ -137,7 +148,7 @@ func findLeaks(s *analyze.Samples) (*Leaks, error) {
 func NewCount(s *analyze.Samples, idles *idle.Idle) *Count {
 	return &Count{
 		Samples: s, clock: clock{width: max(s.Interval(), 1000)}, number: map[leakKey]int32{},
-		waiters: analyze.NewStates(s.Source, func(w *waiter) bool { return w.group != 0 }),
+		waiters: analyze.NewStates(s.Source, func(w *waiter) bool { return w.home != 0 }),
 		sites:   []waitSite{{}, {}, {reason: "other"}}, siteOf: map[waitSite]uint32{}, waitFor: make([]string, 3), idle: idles,
 	}
 }
@@ -193,6 +204,10 @@ func (l *Count) Add(s *analyze.Sample) {
 	}
 	if w.group == 0 {
 		w.group, w.stack, w.begin = l.group(s, at)+1, at.plain, begin
+		if w.home != w.group {
+			l.leave(w, begin)
+			w.home, w.came = w.group, begin
+		}
 	}
 	l.groups[w.group-1].alive.add(&l.clock, begin, s.At)
 	l.slow(s.At, s.At-begin)
@@ -280,6 +295,13 @@ func (l *Count) find(key leakKey) int32 {
 // end counts a wait that ended, given its length in µs.
 func (g *leakGroup) end(length uint64) { g.ended[bits.Len64(length/1000)]++ }
 
+// leave notes that a goroutine does not come back to the group in which it waited.
+func (l *Count) leave(w *waiter, at uint64) {
+	if w.home != 0 {
+		l.groups[w.home-1].left[bits.Len64((max(at, w.came)-w.came)/1000)]++
+	}
+}
+
 // survivors finds the waits that last at the end of the profile. The others whose goroutines have
 // no more samples have ended.
 func (l *Count) survivors() {
@@ -296,13 +318,19 @@ func (l *Count) survivors() {
 	}
 	for w := range l.waiters.All() {
 		if w.group == 0 {
+			if l.End-min(l.End, w.last) > short {
+				l.leave(w, w.last)
+			}
 			continue
 		}
 		g := l.groups[w.group-1]
 		if l.End-min(l.End, w.last) > min(slack, short+max(restFirst, 3*(w.last-w.begin)/2)) {
 			g.end(w.last - w.begin)
+			l.leave(w, w.last)
 			continue
 		}
+		g.stays.add(&l.clock, w.came, l.End)
+		g.ages = append(g.ages, l.End-min(l.End, w.came))
 		g.alive.add(&l.clock, w.last, l.End)
 		g.stuck.add(&l.clock, w.begin, l.End)
 		g.list = append(g.list, l.End-min(l.End, w.begin))
@@ -346,7 +374,25 @@ func (l *Count) row(g *leakGroup) (Group, bool) {
 	row.PerMinute, row.Low = slope*perMinute, low*perMinute
 	_, stuck := theilSen(g.stuck.average(&l.clock, l.End))
 	row.Suspect = stuck > 0 && row.Stuck >= minStuck && 10*row.Unstuck <= row.Stuck
+	if !row.Suspect && timed[row.Reason] && g.ticks() {
+		_, stays := theilSen(g.stays.average(&l.clock, l.End))
+		row.Suspect = stays > 0 && row.Stays >= minStays && 10*row.Left <= row.Stays
+	}
 	return row, true
+}
+
+// ticks reports whether a clock seems to end the waits of a group: nearly all that ended were about
+// as long. Sampling may take up to eight in a row for one.
+func (g *leakGroup) ticks() bool {
+	all, same := uint32(0), uint32(0)
+	for i, n := range g.ended {
+		all += n
+		for _, before := range g.ended[max(0, i-3):i] {
+			n += before
+		}
+		same = max(same, n)
+	}
+	return float64(same) >= tickShare*float64(all)
 }
 
 // describe returns what is known about a group whether it grows or not.
@@ -370,6 +416,12 @@ func (l *Count) describe(g *leakGroup, alive []float64) Group {
 		row.RanAgain += int(count)
 		if i >= bits.Len64(long/1000) {
 			row.Unstuck += int(count)
+			row.Left += int(g.left[i])
+		}
+	}
+	for _, age := range g.ages {
+		if age >= long {
+			row.Stays++
 		}
 	}
 	for _, n := range alive {

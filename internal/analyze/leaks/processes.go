@@ -77,6 +77,8 @@ func (g *Group) add(other *Group) {
 	g.RanAgain += other.RanAgain
 	g.Stuck += other.Stuck
 	g.Unstuck += other.Unstuck
+	g.Stays += other.Stays
+	g.Left += other.Left
 	g.Suspect = g.Suspect || other.Suspect
 	g.Proven += other.Proven
 	// Parts of the one process's time are added to those of the other's.
