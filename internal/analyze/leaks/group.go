@@ -42,9 +42,6 @@ type Group struct {
 // Leaks reports whether a group is told as a leak: it is a suspect, or the runtime has proved it.
 func (g *Group) Leaks() bool { return g.Suspect || g.Proven > 0 }
 
-// Ticks reports whether the goroutines of a suspect wake up and wait again.
-func (g *Group) Ticks() bool { return g.Suspect && (g.Stuck < minStuck || 10*g.Unstuck > g.Stuck) }
-
 // GrowthText returns PerMinute with a sign, to four digits or to the unit.
 func (g *Group) GrowthText() string {
 	if math.Abs(g.PerMinute) < 999.95 {

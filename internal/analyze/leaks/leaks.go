@@ -381,6 +381,9 @@ func (l *Count) row(g *leakGroup) (Group, bool) {
 	return row, true
 }
 
+// Ticks reports whether the goroutines of a suspect wake up and wait again.
+func (g *Group) Ticks() bool { return g.Suspect && (g.Stuck < minStuck || 10*g.Unstuck > g.Stuck) }
+
 // ticks reports whether a clock seems to end the waits of a group: nearly all that ended were about
 // as long. Sampling may take up to eight in a row for one.
 func (g *leakGroup) ticks() bool {

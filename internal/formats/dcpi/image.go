@@ -163,13 +163,13 @@ func (m *Image) Frame(addr uint64) (f profile.Frame, ok bool) {
 		return f, ok
 	}
 	if name := m.inl.function(addr); name != "" {
-		f.Func = Printed(name)
+		f.Func = printed(name)
 	}
 	return f, true
 }
 
-// Printed returns a name as the runtime prints it, without type arguments.
-func Printed(name string) string {
+// printed returns a name as the runtime prints it, without type arguments.
+func printed(name string) string {
 	i, j := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']')
 	if i < 0 || j <= i {
 		return name
@@ -184,7 +184,7 @@ func (m *Image) outer(addr uint64) (f profile.Frame, ok bool) {
 		if fn == nil {
 			return f, false
 		}
-		return profile.Frame{Func: Printed(fn.Name), File: file, Line: int32(line)}, true
+		return profile.Frame{Func: printed(fn.Name), File: file, Line: int32(line)}, true
 	}
 	i, found := slices.BinarySearchFunc(m.funcs, addr, func(s elf.Symbol, a uint64) int { return cmp.Compare(s.Value, a) })
 	if !found {

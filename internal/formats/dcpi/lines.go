@@ -124,7 +124,7 @@ func newLineFinder(t *gosym.Table) *lineFinder {
 	l := &lineFinder{table: t, funcs: map[string][]*gosym.Func{}, lines: map[*gosym.Func]map[place]uint64{}}
 	for i := range t.Funcs {
 		f := &t.Funcs[i]
-		name := Printed(f.Name)
+		name := printed(f.Name)
 		l.funcs[name] = append(l.funcs[name], f)
 	}
 	return l

@@ -196,7 +196,7 @@ func TestAddressesOfLines(t *testing.T) {
 			continue
 		}
 		n++
-		frame := tachyon.Frame{Func: Printed(fn.Name), File: file, Line: int32(line)}
+		frame := tachyon.Frame{Func: printed(fn.Name), File: file, Line: int32(line)}
 		addr, ok := l.addr(frame)
 		if !ok {
 			t.Errorf("%+v has no address", frame)

@@ -101,7 +101,7 @@ func dwarfLines(lines map[string]int32, d *dwarf.Data) {
 			continue
 		}
 		name, _ := e.Val(dwarf.AttrName).(string)
-		name = Printed(name)
+		name = printed(name)
 		line, _ := e.Val(dwarf.AttrDeclLine).(int64)
 		if _, known := lines[name]; !known && name != "" && line > 0 && line < 1<<31 {
 			lines[name] = int32(line)

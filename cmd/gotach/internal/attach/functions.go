@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"unsafe"
 
 	"github.com/gotach/profiler/internal/analyze/instant"
-	"github.com/gotach/profiler/internal/formats/dcpi"
 	"github.com/gotach/profiler/internal/goruntime"
 )
 
@@ -188,7 +188,7 @@ func (t *functions) find(pc uint64) *place {
 	f := m.funs[at-address(m.funs):]
 	p.ok, p.entry, p.top = true, uint64(entry), f[l.FuncFlag]&1 != 0
 	p.writesSP = f[l.FuncFlag]&goruntime.FuncFlagSPWrite != 0
-	p.name = dcpi.Printed(text(m.names, int32(le.Uint32(f[4:]))))
+	p.name = shown(text(m.names, int32(le.Uint32(f[4:]))))
 	p.leaves = p.name == "runtime.mcall" || p.name == "runtime.morestack" || p.name == "runtime.schedule"
 	if delta, ok := m.code.Value(le.Uint32(f[l.FuncPCSP:]), entry, call); ok && delta >= 0 {
 		p.delta = uint64(delta)
@@ -212,7 +212,7 @@ func (t *functions) find(pc uint64) *place {
 			p.add(p.name, file, line, f[l.FuncFlag-1] == wrappers[t.minor])
 			break
 		}
-		p.add(dcpi.Printed(text(m.names, int32(le.Uint32(inlined[nameAt:])))), file, line, inlined[kindAt] == wrappers[t.minor])
+		p.add(shown(text(m.names, int32(le.Uint32(inlined[nameAt:])))), file, line, inlined[kindAt] == wrappers[t.minor])
 		call = entry + uintptr(le.Uint32(inlined[l.InlParentPC:]))
 	}
 	return p
@@ -220,6 +220,15 @@ func (t *functions) find(pc uint64) *place {
 
 func (p *place) add(name, file string, line int32, wraps bool) {
 	p.frames, p.wraps = append(p.frames, Frame{Func: name, File: file, Line: line}), append(p.wraps, wraps)
+}
+
+// shown returns a name as the runtime shows it: without type arguments.
+func shown(name string) string {
+	i, j := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']')
+	if i < 0 || j <= i {
+		return name
+	}
+	return name[:i] + "[...]" + name[j+1:]
 }
 
 // wrappers are the numbers (abi.FuncIDWrapper), by version of Go, of functions that the compiler

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
-	"github.com/gotach/profiler/internal/formats/dcpi"
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/reader"
 	"github.com/gotach/profiler/internal/testenv"
@@ -54,7 +53,7 @@ func plain(name string) string {
 	if name[0] == '[' {
 		return name
 	}
-	return dcpi.Printed(name)
+	return shown(name)
 }
 
 // apart returns by how many points functions' shares differ at most, of those that runtime.Stack would print.

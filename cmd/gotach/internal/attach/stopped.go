@@ -35,8 +35,8 @@ func (p *Process) traces() (end func()) {
 
 // paused stops a thread, calls f with its registers, and lets it go on (ptrace(2)). It does not
 // call f if the thread has ended, or if another program traces it. A thread that waits for a disk
-// stops when it has what it needs; paused waits for that. It is called after traces. If gotach ends meanwhile, the kernel lets
-// the thread go on.
+// stops when it has what it needs; paused waits for that. It is called after traces. If gotach ends
+// meanwhile, the kernel lets the thread go on.
 //
 // The calls are raw: otherwise gotach's runtime may use the time to run something else, on a thread
 // that loses its core, while the thread that has stopped stands still.
