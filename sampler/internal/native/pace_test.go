@@ -154,13 +154,13 @@ func TestRest(t *testing.T) {
 		check := func(idle bool, want time.Duration) {
 			t.Helper()
 			begin := time.Now()
-			testenv.Prints(t, "goes on, after some time, asleep", fmt.Sprint("true ", want, " 0"), n.rest(idle, false), time.Since(begin), n.s.asleep)
+			testenv.Prints(t, "goes on, after some time, asleep, listen is told", fmt.Sprint("true ", want, " 0 0"), n.rest(idle, false), time.Since(begin), n.s.asleep, len(n.long))
 		}
 		check(false, cost.PassEvery)
 		check(true, cost.PassIdle)
 		go func() {
 			time.Sleep(time.Millisecond)
-			testenv.Same(t, "asleep in a long wait", n.s.asleep, 1)
+			testenv.Prints(t, "in a long wait: asleep, listen is told", "1 1", n.s.asleep, len(n.long))
 			n.rung <- struct{}{}
 		}()
 		check(true, time.Millisecond)
