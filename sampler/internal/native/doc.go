@@ -83,8 +83,8 @@
 // for its next pass (endWaits).
 //
 // Before the first tick (verify_offsets.go): the PC, SP and BP that a system call saves in the g,
-// the counts of stops, of system calls and of timers, m.signalPending before and after a real
-// preemption signal, and the place from which a thread calls the vDSO. After these, where a
+// the counts of stops, of system calls and of timers, and m.signalPending before and after a real
+// preemption signal. After these, where a
 // goroutine that waits for a pipe has its pollDesc (verify_poll.go): if that is not found, the
 // session does without, and says so. A later Start in the process relies on this, and on the
 // variables that the first one has found.

@@ -36,8 +36,6 @@ var signalPC = entry(onSignal)
 const (
 	siTimer = ^uint32(1) // si_code SI_TIMER, -2
 	siTKill = ^uint32(5) // si_code SI_TKILL, -6
-
-	probeTag = 1 << 46 // in the value of a signal of checkVDSO
 )
 
 //go:nosplit
@@ -69,11 +67,6 @@ func handle(info, ctx uintptr) uintptr {
 		if mem.Load32(uintptr(s.tickM)+s.Off.MSignalPending) == 0 {
 			return 0
 		}
-	case code == siTimer && value == s.tag|probeTag:
-		callProbe(s, ctx, true)
-		if mem.Load32(uintptr(s.probeM)+s.Off.MSignalPending) == 0 {
-			return 0
-		}
 	case code == siTimer && s.isCPUTimer(value):
 		if callCPUTimer(s, value, ctx) == 0 && s.secrets == 0 {
 			return 0
@@ -84,7 +77,7 @@ func handle(info, ctx uintptr) uintptr {
 		}
 	default:
 		if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probing))) != 0 && code == siTKill && uint64(mem.Load32(info+16)) == s.pid {
-			callProbe(s, ctx, false)
+			callProbe(s)
 		}
 		callOther(s, ctx)
 	}
@@ -156,37 +149,21 @@ func onTick(s *shared) {
 var callTick = onTick
 
 // noteProbe counts signals by which the program has preempted a thread, by the value of
-// m.signalPending. It counts signals of the timer of checkVDSO that came while the thread was not
-// on its goroutine's stack, by whether m.vdsoSP and m.vdsoPC fit that stack.
+// m.signalPending.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func noteProbe(s *shared, ctx uintptr, timer bool) {
-	if !timer {
-		m := s.mOfThread()
-		if m == 0 {
-			return
-		}
-		if mem.Load32(m+s.Off.MSignalPending) == 1 {
-			mem.StoreRelease(uintptr(unsafe.Pointer(&s.askedM)), uint64(m))
-			mem.Add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
-		} else {
-			mem.Add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
-		}
+func noteProbe(s *shared) {
+	m := s.mOfThread()
+	if m == 0 {
 		return
 	}
-	m := uintptr(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeM))))
-	g := uintptr(mem.Load64(m + s.Off.MCurG))
-	if g == 0 {
-		return // the scheduler is at work
-	}
-	lo, hi := uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
-	if sp := uintptr(mem.Load64(ctx + ctxSP)); sp < lo || sp >= hi {
-		mem.Add64(uintptr(unsafe.Pointer(&s.probeOutside)), 1)
-		if inVDSO(s, m, lo, hi) {
-			mem.Add64(uintptr(unsafe.Pointer(&s.probeVDSO)), 1)
-		}
+	if mem.Load32(m+s.Off.MSignalPending) == 1 {
+		mem.StoreRelease(uintptr(unsafe.Pointer(&s.askedM)), uint64(m))
+		mem.Add64(uintptr(unsafe.Pointer(&s.probeAsked)), 1)
+	} else {
+		mem.Add64(uintptr(unsafe.Pointer(&s.probeOther)), 1)
 	}
 }
 

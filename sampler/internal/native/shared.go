@@ -160,12 +160,9 @@ type shared struct {
 
 	visitsFilled uint64 // slots of CPU timers that the next tick reads
 
-	// For verifyOffsets. Signals of the process to its threads while probing is 1: those with
+	// For checkPreempt. Signals of the process to its threads while probing is 1: those with
 	// m.signalPending == 1, and other ones. askedM is the M of the latest of the former.
 	probing, probeAsked, probeOther, askedM uint64
-	// The M of a thread to which a timer sends signals. Of these: those that came while the thread
-	// was not on its goroutine's stack, and of them, those in the vDSO.
-	probeM, probeOutside, probeVDSO uint64
 
 	// Arguments of visit for walkParked.
 	seenStatus, seenM, seenGoid, seenBefore uint64

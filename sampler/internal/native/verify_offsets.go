@@ -26,7 +26,7 @@ import (
 // verifyOffsets makes these checks. If there is more than one P it stops the world for some
 // 50 µs.
 func (n *Source) verifyOffsets(l *goruntime.Layout) error {
-	for _, check := range [...]func(*goruntime.Layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkTimers, n.checkIdle, n.checkObjects, n.checkBusy} {
+	for _, check := range [...]func(*goruntime.Layout) error{n.checkTables, n.checkSyscall, n.checkRuns, n.checkTimers, n.checkIdle, n.checkObjects, n.checkPreempt} {
 		n.patience.Pause()
 		if err := check(l); err != nil {
 			return err
@@ -194,17 +194,6 @@ func (w *spinner) spin() {
 	}
 }
 
-// checkBusy checks the fields for preemption and for calls of the vDSO.
-func (n *Source) checkBusy(l *goruntime.Layout) error {
-	if err := n.checkPreempt(l); err != nil {
-		return err
-	}
-	if ctxLR != 0 {
-		return nil // on arm64 the fields for the vDSO are not used
-	}
-	return n.checkVDSO(uintptr(mem.ReadWord(mem.Getg() + l.GM)))
-}
-
 // checkPreempt checks that m.signalPending goes from 0 to 1 and back when the runtime preempts a
 // thread. With a wrong offset the handler would not pass on signals that the runtime waits for. Any
 // thread will do. If the program runs nothing, the check has a goroutine of its own to be
@@ -269,40 +258,6 @@ func (n *Source) checkPreempt(l *goruntime.Layout) error {
 func asyncPreemptOff() bool {
 	environment := goruntime.StartEnvironment()
 	return goruntime.GoDebug("asyncpreemptoff", environment) != 0 || goruntime.GoDebug("gccheckmark", environment) > 0
-}
-
-// probeEvery is the time between two signals of checkVDSO, in ns.
-const probeEvery = 50_000
-
-// checkVDSO checks m.vdsoSP and m.vdsoPC of the calling thread's M. A timer sends signals to the
-// thread, which keeps calling time.Now and so is mostly in the vDSO. The handler reads the fields,
-// in noteProbe.
-func (n *Source) checkVDSO(m uintptr) error {
-	s := n.s
-	probes := uint64(30) // that must find the thread outside the vDSO, and none inside, if the fields are wrong
-	if raceBuild {
-		probes = 100 // the race detector's calls keep the thread outside most of the time
-	}
-	mem.StoreRelease(uintptr(unsafe.Pointer(&s.probeM)), uint64(m))
-	var t timer
-	if err := t.create(unix.CLOCK_MONOTONIC, n.signal, unix.Gettid(), s.tag|probeTag); err != nil {
-		return err
-	}
-	defer t.delete()
-	if err := t.set(1, probeEvery, 0); err != nil {
-		return err
-	}
-	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes; n.patience.Pause() {
-		for from := time.Now(); time.Since(from) < time.Millisecond; {
-		}
-		if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeVDSO))) > 0 {
-			return nil
-		}
-	}
-	if mem.LoadAcquire(uintptr(unsafe.Pointer(&s.probeOutside))) < probes {
-		return nil // the thread had no core, or time.Now does not use the vDSO
-	}
-	return errors.New("where a thread calls the vDSO from is not where it should be")
 }
 
 // checkTables checks the tables of frame sizes and the function flags, for our own assembly.

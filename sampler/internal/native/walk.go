@@ -195,7 +195,8 @@ func recordSwitched(s *shared, rec, g, ctx uintptr) uintptr {
 var callSwitched = recordSwitched
 
 // inVDSO reports whether a thread has called the vDSO from the stack [lo, hi): m.vdsoSP
-// must be on that stack, and the word below it must be m.vdsoPC, the return address.
+// must be on that stack, and the word below it must be m.vdsoPC, the return address. So Start need
+// not check these fields.
 //
 //go:nosplit
 //go:norace
