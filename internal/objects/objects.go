@@ -33,7 +33,7 @@ const (
 	maxNumber = 1 << 16
 
 	// maxCandidates is the number of objects that are remembered because they have no number yet.
-	// Each has one place in the table, where it may replace another one.
+	// Each has one place, where it may replace another one.
 	maxCandidates = 1 << 12
 
 	// maxEager is the number of objects in the heap that get their number at once. Later ones get
@@ -83,7 +83,7 @@ type List struct {
 	known   map[uint64]*object    // objects with a number, by address; the latest at each
 	choices map[choice]*Object    // sets of channels with a number
 	named   map[[2]string]*Object // things with a number, by kind and name
-	seen    []candidate           // by hash of the address
+	seen    map[uint64]*candidate // by hash of the address, at most maxCandidates
 	total   int64                 // of collections, at the last turn
 	Cycle   uint64                // differs before and after a collection; 0: there was one since the last turn
 	Now     time.Duration         // of the last turn
@@ -150,7 +150,7 @@ type candidate struct {
 
 // New returns an empty list.
 func New(host Host) *List {
-	return &List{host: host, known: make(map[uint64]*object), choices: make(map[choice]*Object), named: make(map[[2]string]*Object)}
+	return &List{host: host, known: make(map[uint64]*object), choices: make(map[choice]*Object), named: make(map[[2]string]*Object), seen: make(map[uint64]*candidate)}
 }
 
 // Turn is called before the goroutines that were seen at some ticks, the last of which was at a
@@ -175,10 +175,11 @@ func (o *List) isStatic(addr uint64) bool { return o.host.Static(addr) != 0 }
 
 // candidate returns the place of an address in the table of candidates.
 func (o *List) candidate(addr uint64) *candidate {
-	if o.seen == nil {
-		o.seen = make([]candidate, maxCandidates)
+	place := addr * 0x9e3779b97f4a7c15 >> 32 % maxCandidates
+	if o.seen[place] == nil {
+		o.seen[place] = new(candidate)
 	}
-	return &o.seen[addr*0x9e3779b97f4a7c15>>32%maxCandidates]
+	return o.seen[place]
 }
 
 // take reports whether an object can have a number. One that is not eager takes a place.
@@ -309,8 +310,7 @@ func (o *List) mature() {
 		return
 	}
 	o.matured = o.Now
-	for i := range o.seen {
-		c := &o.seen[i]
+	for _, c := range o.seen {
 		if c.several && o.room(c) && o.host.StillWaits(c.Waiter, c.addr) {
 			o.promote(c)
 		}

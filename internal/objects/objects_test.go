@@ -130,6 +130,8 @@ func TestNumbers(t *testing.T) {
 // TestNumbersBounded lets goroutines wait for a million objects.
 func TestNumbersBounded(t *testing.T) {
 	s := newSightings()
+	s.waits(0, heap, tachyon.ObjectChannel, "a")
+	testenv.Same(t, "candidates at first", len(s.seen), 1)
 	for i := range uint64(200_000) {
 		testenv.Same(t, "number of an object of one goroutine", s.waits(0, heap+i*64, tachyon.ObjectChannel, "a"), 0)
 	}
