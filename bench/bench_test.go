@@ -47,17 +47,21 @@ func TestTable(t *testing.T) {
 	testenv.Same(t, "the table", table(rows), want)
 }
 
-// A row is measured by a process of its own, which gets the setting and returns the row, or why there is none.
+// A row is measured by a process of its own, which gets the setting and returns the row, or why there is none. The clients of the
+// measurement of latency are another one.
 func TestRun(t *testing.T) {
-	s := Setting{Profiler: "Stack", Goroutines: 10, Rate: 1000, Pairs: 1, Window: 10 * time.Millisecond}
+	s := Setting{Profiler: "Stack", Goroutines: 10, Rate: 1000, Pairs: 1, Window: 50 * time.Millisecond}
 	r := testenv.Must(run(s))
 	testenv.FailIf(t, r.Setting != s || r.Asked != s.Rate, "%+v", r)
+	var table strings.Builder
+	err := latencies(&table, io.Discard, profilers[:1], s)
+	testenv.FailIf(t, err != nil || !strings.Contains(table.String(), "\n| gotach native | ") || strings.Contains(table.String(), "| – |"), "%v %s", err, &table)
 	s.Profiler = "perf"
 	testenv.Fails(t, "the process", testenv.Err(run(s)), `no profiler "perf"`)
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range []string{"-goroutines=ten", "-goroutines=0", "-pairs=0", "-profilers=perf", "-cost -goroutines=-1", "-no-such-flag", "more"} {
+	for _, args := range []string{"-goroutines=ten", "-goroutines=0", "-pairs=0", "-profilers=perf", "-cost -goroutines=-1", "-latency -profilers=perf", "-no-such-flag", "more"} {
 		testenv.FailIf(t, bench(io.Discard, io.Discard, strings.Fields(args)) == nil, "no error for %s", args)
 	}
 }

@@ -38,6 +38,7 @@ func bench(out, progress io.Writer, args []string) error {
 	f.DurationVar(&s.Settle, "settle", 500*time.Millisecond, "time from the start of a session to its window")
 	cost := f.Bool("cost", false, "measure gotach's cost from outside instead; 0 goroutines is an idle server")
 	budget := f.Float64("budget", 1, "with -cost: gotach's budget, in percent of the machine's CPU")
+	latency := f.Bool("latency", false, "measure how long the requests of an HTTP server take instead")
 	load := f.Float64("load", 0.4, "with -cost: the share of each core that the load uses")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -48,17 +49,30 @@ func bench(out, progress io.Writer, args []string) error {
 	if *cost {
 		return costs(out, progress, *counts, CostSetting{Rate: s.Rate, Budget: *budget, Pairs: s.Pairs, Window: s.Window, Settle: s.Settle, Load: *load})
 	}
+	if *latency && *names == "" {
+		*names = latencyProfilers
+	}
+	var kinds []profilerKind
+	for _, k := range profilers {
+		if slices.ContainsFunc(strings.Split(*names, ","), func(word string) bool { return strings.Contains(k.name, word) }) {
+			kinds = append(kinds, k)
+		}
+	}
+	if len(kinds) == 0 {
+		return fmt.Errorf("-profilers: no profiler's name contains any of %q", *names)
+	}
+	if *latency {
+		return latencies(out, progress, kinds, s)
+	}
 	var settings []Setting
 	for _, count := range strings.Split(*counts, ",") {
 		n, err := strconv.Atoi(count)
 		if err != nil || n < 1 {
 			return fmt.Errorf("-goroutines: %q is not a positive number", count)
 		}
-		for _, k := range profilers {
-			if slices.ContainsFunc(strings.Split(*names, ","), func(word string) bool { return strings.Contains(k.name, word) }) {
-				s.Goroutines, s.Profiler = n, k.name
-				settings = append(settings, s)
-			}
+		for _, k := range kinds {
+			s.Goroutines, s.Profiler = n, k.name
+			settings = append(settings, s)
 		}
 	}
 	var rows []row
@@ -77,9 +91,6 @@ func bench(out, progress io.Writer, args []string) error {
 			continue
 		}
 		rows = append(rows, r)
-	}
-	if len(settings) == 0 {
-		return fmt.Errorf("-profilers: no profiler's name contains any of %q", *names)
 	}
 	if len(rows) > 0 {
 		_, err := io.WriteString(out, table(rows))
@@ -131,6 +142,10 @@ func beChild() int {
 	switch os.Getenv(childVariable) {
 	case "cost":
 		err = answer(measureCost)
+	case "latency":
+		err = answer(measureLatency)
+	case "clients":
+		err = answer(ask)
 	default:
 		err = answer(measure)
 	}

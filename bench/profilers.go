@@ -45,6 +45,15 @@ var profilers = []profilerKind{
 	{name: "timer alone", start: startTimer, bare: true},
 }
 
+// kindOf returns the profiler of a name.
+func kindOf(name string) (profilerKind, error) {
+	i := slices.IndexFunc(profilers, func(k profilerKind) bool { return k.name == name })
+	if i < 0 {
+		return profilerKind{}, fmt.Errorf("no profiler %q", name)
+	}
+	return profilers[i], nil
+}
+
 const nativeName = "gotach native"
 
 // A session is a running profiler. stop ends the session and returns its trace.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"runtime"
 	"runtime/debug"
@@ -44,11 +43,10 @@ type row struct {
 // measure measures a row. It needs a separate process, because it leaves goroutines running.
 func measure(s Setting) (row, error) {
 	r := row{Setting: s}
-	i := slices.IndexFunc(profilers, func(k profilerKind) bool { return k.name == s.Profiler })
-	if i < 0 {
-		return r, fmt.Errorf("no profiler %q", s.Profiler)
+	kind, err := kindOf(s.Profiler)
+	if err != nil {
+		return r, err
 	}
-	kind := profilers[i]
 	r.Asked = kind.rate
 	if r.Asked == 0 {
 		r.Asked = s.Rate
@@ -59,7 +57,7 @@ func measure(s Setting) (row, error) {
 	if err := r.alone(kind); err != nil {
 		return r, err
 	}
-	err := r.loaded(kind, startLoad())
+	err = r.loaded(kind, startLoad())
 	return r, err
 }
 
