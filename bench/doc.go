@@ -70,9 +70,9 @@
 //	go run ./bench -latency -pairs 10 -window 5s    # about 12 minutes
 //
 // This measures what a profiler does to the requests of an HTTP server at half load: each request
-// computes for 1 ms and waits for 2 ms, and so many come, at random times, that they use half of all
-// cores. The clients are a process of their own. The time of a request begins when it should have
-// been sent. Windows with and without the profiler take turns. The table has the medians of the
-// windows' p50, p99 and p99.9, and by how much they are longer with the profiler in a pair: the
-// median, and an interval that has the true median with a probability of 95 %.
+// computes for 1 ms and waits for 2 ms, and so many come, at random times, that the server and its
+// clients, a process of their own, use half of all cores. The time of a request begins when it
+// should have been sent. Windows with and without the profiler take turns. The table has the
+// medians of the windows' p50, p99 and p99.9, and by how much they are longer with the profiler in
+// a pair: the median, and an interval that has the true median with a probability of 95 %.
 package main

@@ -19,8 +19,11 @@ const (
 	// Each request computes for about requestCPU and then waits for requestWait, as for a database.
 	requestCPU, requestWait = time.Millisecond, 2 * time.Millisecond
 
-	// halfLoad is the share of all cores that the requests use.
+	// halfLoad is the share of all cores that the server and its clients use.
 	halfLoad = 0.5
+
+	// At firstRate it is measured how much CPU time a request takes.
+	firstRate = 200
 
 	// warmUp is the time in which the clients open their connections. It does not count.
 	warmUp = 500 * time.Millisecond
@@ -52,11 +55,19 @@ func measureLatency(s LatencySetting) (latencyRow, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Requests = int(halfLoad * float64(runtime.GOMAXPROCS(0)) / requestCPU.Seconds())
-	window := func() (q [3]float64, err error) {
+	ask := func(rate int) (took []float64, err error) {
 		runtime.GC()
-		var took []float64
-		err = child(clients{address, r.Requests, s.Window}, "clients", &took)
+		err = child(clients{address, rate, s.Window}, "clients", &took)
+		return took, err
+	}
+	cpu := allCPU()
+	if _, err := ask(firstRate); err != nil {
+		return r, err
+	}
+	each := (allCPU() - cpu).Seconds() / firstRate / (warmUp + s.Window).Seconds()
+	r.Requests = int(halfLoad * float64(runtime.GOMAXPROCS(0)) / max(each, requestCPU.Seconds()))
+	window := func() (q [3]float64, err error) {
+		took, err := ask(r.Requests)
 		for i, at := range latencyQuantiles {
 			q[i] = quantile(took, at)
 		}
@@ -138,9 +149,9 @@ type clients struct {
 	Window  time.Duration
 }
 
-// ask sends requests at random times, whether earlier ones have been answered or not. It returns
+// send sends requests at random times, whether earlier ones have been answered or not. It returns
 // how long each took, in s, from the time at which it should have been sent.
-func ask(c clients) (took []float64, err error) {
+func send(c clients) (took []float64, err error) {
 	client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
 	var all sync.WaitGroup
 	var mu sync.Mutex

@@ -145,7 +145,7 @@ func beChild() int {
 	case "latency":
 		err = answer(measureLatency)
 	case "clients":
-		err = answer(ask)
+		err = answer(send)
 	default:
 		err = answer(measure)
 	}
