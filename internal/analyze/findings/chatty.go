@@ -12,6 +12,8 @@ const (
 	// chattyWaits is the number of such waits that were seen of each request, on average. There
 	// were more: a tick sees at most one.
 	chattyWaits = 4
+
+	fewer = "can one question take the place of many?"
 )
 
 // chatty says at which line requests wait for a peer again and again.
@@ -27,10 +29,22 @@ func chatty(f *facts) error {
 		}
 		x := Finding{Kind: Chatty, Cost: r.Time, Share: f.share(r.Time), Sure: Measured, Since: f.since(f.seriesAt(at)), Command: "requests %s"}
 		x.Text = fmt.Sprintf("Requests wait many times at one line: at least %.1f times each, %s, in [%s] at %s%s.", r.Each(), f.part(r.Time), r.State, at.text(), sinceText(x.Since))
-		x.Evidence = []string{fmt.Sprintf("%d waits of %d requests were seen there; a tick sees one, so there were more", r.Waits, r.Requests), "can one question take the place of many?"}
+		x.Evidence = []string{fmt.Sprintf("%d waits of %d requests were seen there; a tick sees one, so there were more", r.Waits, r.Requests), fewer}
 		f.add(x, at)
 	}
 	return nil
+}
+
+// again returns how often each request that waits at a line was seen to, on average; 0: unknown.
+func (f *facts) again(at place) float64 {
+	if f.Requests != nil && f.byRequests() {
+		for i := range f.Requests.Repeats {
+			if r := &f.Requests.Repeats[i]; at == (place{r.Func, r.File, r.Line}) {
+				return r.Each()
+			}
+		}
+	}
+	return 0
 }
 
 // asks reports whether goroutines wait for the answer of another program at a line.

@@ -35,6 +35,8 @@ type spot struct {
 	spotKey
 	wall, cpu time.Duration
 	asked     time.Duration // the part in requests
+	dials     time.Duration // the part in dialConn, of which dials tells
+	helps     time.Duration // the part of helpers
 	asks      bool          // as RecordFacts.Asks
 	series    []float32
 }
@@ -84,7 +86,8 @@ type facts struct {
 	chainsKnown bool         // see chains
 	chainsAt    map[place][]locks.WaitNode
 
-	found []Finding
+	dialed bool // dials has told
+	found  []Finding
 }
 
 const (
@@ -163,6 +166,14 @@ func spotOp(op string, of *report.RecordFacts) string {
 // count adds a record to its spot, and to the sums of all.
 func (f *facts) count(s *spot, rec *profile.Record, of *report.RecordFacts) {
 	s.wall += rec.Wall
+	if s.op == opDNS || s.op == opTLS || s.op == opDial {
+		switch {
+		case slices.ContainsFunc(rec.Stack, func(id uint32) bool { return f.p.Frames[id].Func == dialConn }):
+			s.dials += rec.Wall
+		case helper.MatchString(f.p.Frames[rec.Stack[len(rec.Stack)-1]].Func):
+			s.helps += rec.Wall
+		}
+	}
 	s.asks = s.asks || of.Asks
 	s.cpu += rec.CPU
 	s.series = profile.Plus(s.series, rec.Series)

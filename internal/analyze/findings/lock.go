@@ -128,11 +128,29 @@ func (f *facts) past(at place) string {
 // pastShare is the least part of the time on the clock in which a goroutine does that.
 const pastShare = 0.5
 
-// waitsOf says how often and how long goroutines waited for an object.
+// waitsOf says how often and how long goroutines waited for an object. If some waited to send to a
+// channel and others to receive from it, it is of the side of the main site alone, of which neither
+// the number of goroutines nor the longest wait is known.
 func waitsOf(x *locks.Lock) string {
 	atLeast, below := "", ""
 	if x.AtLeast {
 		atLeast = "at least "
+	}
+	side, both, waits, waited := sends(&x.Sites[0]), false, 0, time.Duration(0)
+	for i := range x.Sites {
+		if s := &x.Sites[i]; sends(s) == side {
+			waits += s.Waits
+			waited += s.Waited
+		} else {
+			both = true
+		}
+	}
+	if both {
+		what := "to receive"
+		if side {
+			what = "to send"
+		}
+		return fmt.Sprintf("%s%s %s, %s in all", atLeast, plural(waits, "wait"), what, profile.DurationText(waited))
 	}
 	longest := x.Longest
 	if x.Below > 0 {

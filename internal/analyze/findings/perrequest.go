@@ -30,7 +30,13 @@ var (
 	// have them, and those of go-redis, pgx and NATS.
 	dialFunc = regexp.MustCompile(`^net/http\.\(\*Transport\)\.dialConn$|^net\.\(\*(sysDialer|Dialer)\)\.|\.\(?\*?\w*[cC]onnector\)?\.Connect$|\.Dial(Context|TLS|Timeout|URL|Config)?$|` +
 		`/go-redis/.*\.(\(\*baseClient\)\.initConn|\(\*ConnPool\)\.queuedNewConn)$|/pgx/.*\.ConnectConfig$|/nats\.go\.\(\*Conn\)\.connect$`)
+	// helper is what goroutines begin with that look up a name or make a handshake for another one.
+	// It waits for them, so the time counts once.
+	helper = regexp.MustCompile(`^(net|internal/singleflight)\.|^net/http\.\(\*persistConn\)\.addTLS`)
 )
+
+// dialConn makes a connection of http.Transport. One goroutine is in it until that is ready.
+const dialConn = "net/http.(*Transport).dialConn"
 
 // operations returns a function that says what a record does. It compares each frame's name once: a
 // large profile has many records.
@@ -89,14 +95,21 @@ var opOrder = []string{opSync, opDNS, opTLS, opExec, opDial}
 // perRequest says what requests, or jobs, do each time that they need not.
 func perRequest(f *facts) error {
 	for _, op := range opOrder {
-		all, series := time.Duration(0), []float32(nil)
+		all, most, series := time.Duration(0), time.Duration(0), []float32(nil)
 		var first *spot
 		for _, s := range f.spots {
-			if s.op == op && f.of(s) > 0 {
-				all += f.of(s)
+			t := f.of(s)
+			if !f.byRequests() {
+				t -= s.helps
+				if f.dialed {
+					t -= s.dials
+				}
+			}
+			if s.op == op && t > 0 {
+				all += t
 				series = profile.Plus(series, s.series)
-				if first == nil || f.of(s) > f.of(first) {
-					first = s
+				if t > most {
+					first, most = s, t
 				}
 			}
 		}
@@ -121,10 +134,8 @@ func (f *facts) dials(s *spot) bool {
 	times := map[string]time.Duration{}
 	all := time.Duration(0)
 	for _, d := range f.spots {
-		if d.op == opDNS || d.op == opTLS || d.op == opDial {
-			times[d.op] += d.wall
-			all += d.wall
-		}
+		times[d.op] += d.dials
+		all += d.dials
 	}
 	if float64(all) < dialShare*float64(s.wall) {
 		return false
@@ -135,6 +146,7 @@ func (f *facts) dials(s *spot) bool {
 			op = o
 		}
 	}
+	f.dialed = true
 	w := opWords[op]
 	x := Finding{Kind: w.kind, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Inferred, Since: f.since(s.series)}
 	x.Text = fmt.Sprintf("%s wait for new connections of http.Transport: %s, at %s%s; the goroutines that connect %s for %s.", f.who(), f.part(f.of(s)), s.place.text(), sinceText(x.Since), w.what, durationText(times[op]))

@@ -65,6 +65,9 @@ func pools(f *facts) error {
 		}
 		x.Text += "."
 		x.Evidence = append(x.Evidence, hint)
+		if r := f.again(s.place); r >= chattyWaits {
+			x.Evidence = append(x.Evidence, fmt.Sprintf("each request waits there at least %.1f times: %s", r, fewer))
+		}
 		if s.place == line.most && line.others > 0 {
 			x.Cost += line.rest
 			x.Share = f.share(x.Cost)

@@ -88,7 +88,7 @@ func (f *FarEnds) Of(stack uint32) string {
 		for at := f.s.Caller(stack); name == "" && at != 0 && f.s.CodeOf(at) != profile.ProgramCode; at = f.s.Caller(at) {
 			x := f.s.Leaf(at)
 			if k := Known(x.Func); k.In(reason, callee, itself) != "" && k.pool == nil {
-				name = cmp.Or(f.far[profile.Package(x.Func)], f.http[stream.ObjectOf(f.s.Leaf(stack))])
+				name = cmp.Or(f.far[profile.Package(x.Func)], f.OfHTTP(stream.ObjectOf(f.s.Leaf(stack))))
 				break
 			}
 			callee, itself = x.Func, itself && IsSync(x)
@@ -97,6 +97,10 @@ func (f *FarEnds) Of(stack uint32) string {
 	}
 	return **of
 }
+
+// OfHTTP returns the far end of a connection of net/http, given the number of the channel for which
+// one waits that waits for a response, "" if it is not known.
+func (f *FarEnds) OfHTTP(channel int32) string { return f.http[channel] }
 
 // FarOfPackages returns the far end of all connections that a package has dialed, "" if they have
 // several. A connection is that of the package in which the goroutine began that reads from it. The

@@ -40,6 +40,7 @@ type apart struct {
 	mine    map[string]bool   // peers that are the program's own server
 	asks    map[string]bool   // packages whose connections are all to it
 	far     map[string]string // see locks.FarOfPackages
+	ends    *locks.FarEnds    // if some are in mine
 	clients map[string]bool   // functions that goroutines began with
 
 	stacks []uint32 // by stack: the number of its place + 1; 0: not looked at
@@ -79,6 +80,9 @@ func newApart(src *stream.Source, p *profile.Profile, idles *idle.Idle, growth *
 	a.far = locks.FarOfPackages(src, a.peers)
 	a.findAsks(p)
 	if len(a.mine) > 0 {
+		if a.ends, err = locks.NewFarEnds(analyze.NewSamples("", src)); err != nil {
+			return nil, err
+		}
 		a.findClients(p, idles)
 	}
 	return a, nil
@@ -203,6 +207,9 @@ func (a *apart) asksItself(stack []uint32) bool {
 	for i, id := range stack[1:] {
 		f := a.frame(id)
 		if f.wait.In(why, a.src.Frames()[stack[i]].Func, itself) != "" {
+			if name := a.ends.OfHTTP(stream.ObjectOf(&a.src.Frames()[stack[0]])); name != "" {
+				return a.mine[name]
+			}
 			return a.asks[profile.Package(a.src.Frames()[id].Func)]
 		}
 		itself = itself && f.sync
