@@ -46,8 +46,10 @@ type Remap struct {
 	From []tachyon.Frame // may grow between calls
 	To   Interner
 
-	ids   []uint32 // by id in From: the id in To + 1; 0: not added yet
-	stack []uint32
+	ids    []uint32 // by id in From: the id in To + 1; 0: not added yet
+	stack  []uint32
+	batch  []tachyon.Sample
+	stacks []uint32 // memory of those of batch
 }
 
 // Reset replaces the other table by to and forgets all ids. It keeps the memory.
@@ -68,6 +70,23 @@ func (m *Remap) Stack(stack []uint32) ([]uint32, error) {
 		m.stack = append(m.stack, m.id(id))
 	}
 	return m.stack, nil
+}
+
+// Samples returns samples with the ids of the other table, up to the first one with an id that is
+// not in From. They are valid until the next call.
+func (m *Remap) Samples(samples []tachyon.Sample) ([]tachyon.Sample, error) {
+	m.batch, m.stacks = m.batch[:0], m.stacks[:0]
+	for _, s := range samples {
+		stack, err := m.Stack(s.Stack[:min(len(s.Stack), tachyon.MaxDepth)])
+		if err != nil {
+			return m.batch, fmt.Errorf("sample of thread %d: %w", s.Thread, err)
+		}
+		from := len(m.stacks)
+		m.stacks = append(m.stacks, stack...)
+		s.Stack = m.stacks[from:] // stays valid if append moves the memory
+		m.batch = append(m.batch, s)
+	}
+	return m.batch, nil
 }
 
 // id translates an id that exists in From.

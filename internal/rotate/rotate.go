@@ -66,8 +66,8 @@ type Writer struct {
 	out string // the path from which the names are made
 
 	table frames.Table // frames of all files
-	translator
-	same bool // the file's ids are those of table
+	remap frames.Remap // to the file's ids
+	same  bool         // these are those of table
 
 	w       *writer.Writer
 	start   uint64 // µs, start of the file
@@ -222,6 +222,9 @@ func (w *Writer) Intern(f tachyon.Frame) uint32 {
 	return id
 }
 
+// Frames returns the table of the ids that Intern has returned. It is for who calls Intern.
+func (w *Writer) Frames() *frames.Table { return &w.table }
+
 // WriteBatch adds samples to the file and returns how many it added before an error. If a
 // stack is deeper than 256, the innermost 256 frames are kept. While nothing can be written,
 // it returns fewer samples than it got, and no error.
@@ -234,7 +237,7 @@ func (w *Writer) WriteBatch(samples []tachyon.Sample) (n int, err error) {
 	}
 	var unknown error
 	if !w.same {
-		samples, unknown = w.translate(samples)
+		samples, unknown = w.remap.Samples(samples)
 	}
 	n, err = w.w.WriteBatch(samples)
 	w.samples += uint64(n)

@@ -4,10 +4,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gotach/profiler/internal/frames"
 	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/sampler"
-	"github.com/gotach/profiler/writer"
 )
 
 // MinSync is the least value of Config.Sync. The others that have one are those of package rotate.
@@ -48,10 +48,10 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// A Sink takes the samples of a session without files. Only copies keep them.
+// A Sink takes the samples of a session without files.
 type Sink interface {
 	sampler.Sink
-	Copy(*writer.Writer) *rotate.Copy
+	Frames() *frames.Table // of the ids that Intern has returned
 }
 
 // Defaults returns the configuration without options and environment.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gotach/profiler/internal/frames"
 	"github.com/gotach/profiler/internal/hook"
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/rotate"
@@ -248,12 +249,13 @@ func (s *Session) Start() time.Time { return s.about.start }
 // Sampler returns what takes the samples of a session that Running has returned.
 func (s *Session) Sampler() *sampler.Sampler { return s.sampler }
 
-// Copy returns a copy of what the session writes, to the file f.
-func (s *Session) Copy(f *writer.Writer) *rotate.Copy {
+// Frames returns the table of the frame ids in the session's samples. It is for a sink that follows
+// the session.
+func (s *Session) Frames() *frames.Table {
 	if out := s.written(); out != nil {
-		return out.Copy(f)
+		return out.Frames()
 	}
-	return s.config.Sink.Copy(f)
+	return s.config.Sink.Frames()
 }
 
 // Provisional writes the metadata that a copy has if it is never finished. It begins at the time at

@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/gotach/profiler/internal/frames"
 	"github.com/gotach/profiler/internal/own"
-	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
@@ -35,17 +35,28 @@ type nothing struct {
 	table frames.Table
 }
 
-func (n *nothing) Copy(f *writer.Writer) *rotate.Copy               { return rotate.NewCopy(&n.table, f) }
+func (n *nothing) Frames() *frames.Table                            { return &n.table }
 func (n *nothing) Intern(f tachyon.Frame) uint32                    { return n.table.Intern(f) }
 func (n *nothing) WriteBatch(samples []tachyon.Sample) (int, error) { return len(samples), nil }
 func (n *nothing) WriteRecords(*tachyon.Records) error              { return nil }
 func (n *nothing) Forget(uint64, uint32) error                      { return nil }
 
-// A second is the sampler's sink that writes a file.
+// A second is the sampler's sink that writes a file. The frame ids in the samples are those of a
+// table of the session.
 type second struct {
-	*rotate.Copy
+	*writer.Writer
 	sampler.OnePart
+	table  *frames.Table
+	remap  frames.Remap
 	static []tachyon.Object // objects in variables of the program, which get their names at the end
+}
+
+// WriteBatch adds samples to the file.
+func (k *second) WriteBatch(samples []tachyon.Sample) (n int, err error) {
+	k.remap.From = k.table.List()
+	samples, unknown := k.remap.Samples(samples)
+	n, err = k.Writer.WriteBatch(samples)
+	return n, cmp.Or(err, unknown)
 }
 
 // WriteRecords adds records to the file.
@@ -55,7 +66,7 @@ func (k *second) WriteRecords(r *tachyon.Records) error {
 			k.static = append(k.static, o)
 		}
 	}
-	return k.Copy.WriteRecords(r)
+	return k.Writer.WriteRecords(r)
 }
 
 // followPresent writes the samples of the running session to a file too. The file has all about its
@@ -76,7 +87,7 @@ func followPresent(path string) (*file, error) {
 	if err := s.Provisional(w, at); err != nil { // until the end; only readers of an unfinished file see it
 		return nil, fmt.Errorf("gotach: %w", errors.Join(err, w.Discard()))
 	}
-	k := &second{Copy: s.Copy(w)}
+	k := &second{Writer: w, table: s.Frames(), remap: frames.Remap{To: w}}
 	f, err := s.Sampler().Follow(k, at)
 	if err != nil {
 		return nil, fmt.Errorf("gotach: %w: %w", ErrNoSession, errors.Join(err, w.Discard()))
