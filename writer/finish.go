@@ -176,7 +176,7 @@ func (w *Writer) complete() error {
 	if err := w.out.finish(); err != nil {
 		return err
 	}
-	return w.tail(w.out.off)
+	return w.tail()
 }
 
 // finishAt completes the file at an earlier point of the sample region and overwrites the
@@ -188,18 +188,19 @@ func (w *Writer) finishAt(p point) error {
 	if _, err := w.f.Write(w.out.cut(p)); err != nil {
 		return err
 	}
-	return w.tail(w.out.off)
+	return w.tail()
 }
 
-// tail writes the parts of the file after the sample region and then the header. The
-// sample region ends at the file offset off, which is also the file's position.
-func (w *Writer) tail(off int64) error {
+// tail writes the parts of the file after the sample region and then the header. The file's
+// position is the end of the region.
+func (w *Writer) tail() error {
+	crc := w.out.crc
 	h := tachyon.Header{
 		Layout: w.o.Layout, Start: w.o.Start, Interval: w.o.Interval,
 		Samples: w.out.samples, Threads: w.out.threads, Compression: w.out.compression(),
 		Python: w.o.CPython.Version, Config: w.o.CPython.Config,
 	}
-	t := wire.NewTail(&counter{w: w.f, n: off, far: &w.out.far}, &h, off)
+	t := wire.NewTail((*sink)(&w.out), &h, w.out.off)
 	for _, s := range w.table.strings {
 		t.String(s)
 	}
@@ -212,7 +213,7 @@ func (w *Writer) tail(off int64) error {
 	}
 	section := tachyon.Section{Length: w.records.length + int64(len(last)), CRC32C: wire.CRC(w.records.crc, last)}
 	if len(w.meta) > 0 || section.Length > 0 {
-		t.Checksum(w.out.crc, &section, w.table.frameBytes())
+		t.Checksum(crc, &section, w.table.frameBytes())
 	}
 	for i := range w.table.frames {
 		t.Frames(w.table.appendFrame(t.Buffer(), &w.table.frames[i]), 1)
@@ -251,18 +252,4 @@ func (w *Writer) truncate(size int64) error {
 		return fmt.Errorf("tachyon writer: cannot truncate the file: %T has no method Truncate", w.f)
 	}
 	return t.Truncate(size)
-}
-
-// A counter counts the bytes that are written to a file.
-type counter struct {
-	w   io.Writer
-	n   int64  // file offset
-	far *int64 // the highest offset that was ever written
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	*c.far = max(*c.far, c.n)
-	return n, err
 }
