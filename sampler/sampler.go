@@ -8,6 +8,7 @@
 package sampler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -181,29 +182,18 @@ func start(cfg Config, sink Sink, native, portable candidate) (*Sampler, error) 
 
 // complete sets defaults and checks the configuration.
 func (c *Config) complete() error {
-	if c.Rate == 0 {
-		c.Rate = DefaultRate
-	}
+	c.Rate, c.Budget = cmp.Or(c.Rate, DefaultRate), cmp.Or(c.Budget, DefaultBudget)
+	c.MaxPause, c.Source = cmp.Or(c.MaxPause, DefaultMaxPause), cmp.Or(c.Source, Auto)
 	if c.Rate < 0 || c.Rate > MaxRate {
 		return fmt.Errorf("sampler: rate %d is not between 1 and %d a second", c.Rate, MaxRate)
-	}
-	if c.Budget == 0 {
-		c.Budget = DefaultBudget
 	}
 	if math.IsNaN(c.Budget) || c.Budget < 0 || c.Budget > 100 {
 		return fmt.Errorf("sampler: budget %v is not between 0 and 100 percent", c.Budget)
 	}
-	if c.MaxPause == 0 {
-		c.MaxPause = DefaultMaxPause
-	}
 	if c.MaxPause < 0 {
 		return fmt.Errorf("sampler: negative MaxPause: %v", c.MaxPause)
 	}
-	switch c.Source {
-	case "":
-		c.Source = Auto
-	case Auto, Native, Portable:
-	default:
+	if c.Source != Auto && c.Source != Native && c.Source != Portable {
 		return fmt.Errorf("sampler: source %q is not %s, %s or %s", c.Source, Auto, Native, Portable)
 	}
 	now := time.Now()
