@@ -27,7 +27,7 @@ import (
 // they must not take the time from those that move.
 //
 // A look that finds that a goroutine has not moved records nothing. When the goroutine has moved
-// and is visited, the visit first records until when looks found it where it was (recUnmoved), and
+// and is visited, the visit first records until when looks found it where it was (recSame), and
 // when it has ended, that is recorded too (recGone). A rest that lasts has a record now and then
 // all the same, for those who follow the session, see recordDue. The end of a session and of a
 // window needs one of each goroutine, see sweep.

@@ -80,10 +80,6 @@ func (d *drain) record(w []uint64) {
 		}
 	case recSame:
 		d.work++
-		if w[1] < uint64(len(d.gs)) {
-			d.unmoved(&d.gs[w[1]], d.now)
-		}
-	case recUnmoved:
 		if w[1] < uint64(len(d.gs)) && !d.gs[w[1]].ran {
 			d.unmoved(&d.gs[w[1]], d.time(w[2]))
 		}

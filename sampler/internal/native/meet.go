@@ -30,18 +30,19 @@ func meet(s *shared, entry uintptr, index, goid uint64, lives bool) bool {
 	return true
 }
 
-// same records that a goroutine has not run since its last stack was recorded. It
+// same records that until a time a goroutine had not run since its last stack was recorded. It
 // reports whether there was room.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func same(s *shared, index uint64) bool {
-	w := put(s, recSame, 2)
+func same(s *shared, index, until uint64) bool {
+	w := put(s, recSame, 3)
 	if w == 0 {
 		return false
 	}
 	mem.Store64(w+8, index)
+	mem.Store64(w+16, until)
 	return true
 }
 
@@ -78,13 +79,7 @@ func recordUnmoved(s *shared, entry uintptr, index uint64) bool {
 	if mem.Load64(entry+entryFrom*8) != 0 || mem.Load64(entry+entryMark*8) == 0 || mem.Load64(entry+entryMoved*8) == looked {
 		return true // it has no visit, or the latest look found that it had moved
 	}
-	w := put(s, recUnmoved, 3)
-	if w == 0 {
-		return false
-	}
-	mem.Store64(w+8, index)
-	mem.Store64(w+16, looked)
-	return true
+	return same(s, index, looked)
 }
 
 var callUnmoved = recordUnmoved

@@ -80,12 +80,12 @@ func TestUnmoved(t *testing.T) {
 		f := startFakes(t, rapid.Uint64Range(1, 40).Draw(t, "goroutines"), rapid.Uint64Range(cost.FewVisits, 20).Draw(t, "quota"))
 		f.add(40)
 		s := f.s
-		// tick returns the time that recUnmoved has for the first goroutine, 0 if there is none, and whether its
+		// tick returns the time that a recSame has for the first goroutine, 0 if there is none, and whether its
 		// stack is recorded.
 		tick := func() (until uint64, walked bool) {
 			f.records(func(kind uint64, w uintptr) {
 				switch {
-				case kind == recUnmoved && mem.Load64(w+8) == 0:
+				case kind == recSame && mem.Load64(w+8) == 0:
 					until = mem.Load64(w + 16)
 				case kind == recStack && mem.Load64(w+headG*8) == uint64(f.g(0)):
 					walked = true

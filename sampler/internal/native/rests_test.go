@@ -24,7 +24,7 @@ func TestRests(t *testing.T) {
 	ticks := func(n int) (records int) {
 		for range n {
 			f.records(func(kind uint64, w uintptr) {
-				if kind == recSame {
+				if kind == restsNow {
 					i := mem.Load64(w + 8)
 					ages[i] = append(ages[i], (f.s.now-mem.Load64(f.s.entry(i)+entryMoved*8))/1e6)
 					records++
@@ -96,16 +96,16 @@ func TestSweep(t *testing.T) {
 	s.sweeps++
 	all := f.swept()
 	for i := range uint64(goroutines + 20) {
-		want := []uint64{recSame}
+		want := []uint64{restsNow}
 		switch {
 		case i == 0, i == goroutines-1:
-			want = []uint64{recUnmoved, recStack}
+			want = []uint64{recSame, recStack}
 		case i == 1:
 			want = []uint64{recGone}
 		case i == 2:
 			want = nil // the tick sends it a signal
 		case i == 3:
-			want = []uint64{recUnmoved} // it begins to park
+			want = []uint64{recSame} // it begins to park
 		}
 		testenv.SameList(t, fmt.Sprint("kinds of records of goroutine ", i), all[i], want)
 	}

@@ -229,8 +229,7 @@ type clock struct {
 const (
 	recPad     = iota // skip its words
 	recTick           // words: time, area
-	recSame           // word 1: roster index; it has not run since its last recStack
-	recUnmoved        // words: roster index, time until which it had not run since its last recStack
+	recSame           // words: roster index, time until which it had not run since its last recStack
 	recGone           // words: roster index, goid that has ended, time of its end, entryFrom
 	recStack
 	recScheduler // words: thread, its CPU time; it has a P, but no goroutine

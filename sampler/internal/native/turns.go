@@ -165,7 +165,7 @@ func lookTurn(s *shared, c *circle, n, most uint64) {
 				s.news++
 			}
 		} else {
-			if !meet(s, entry, index, mem.Load64(g+s.Off.GID), s.was.lives) || s.was.rests && recordDue(s, g, entry, index, most) && !same(s, index) {
+			if !meet(s, entry, index, mem.Load64(g+s.Off.GID), s.was.lives) || s.was.rests && recordDue(s, g, entry, index, most) && !same(s, index, s.now) {
 				return
 			}
 			mem.Store64(entry+entryLooked*8, s.now)

@@ -97,6 +97,9 @@ func (f *fakes) start(i uint64) {
 	mem.Store32(g+off.GStatus, goruntime.GWaiting)
 }
 
+// restsNow is the kind that records gives a recSame up to now.
+const restsNow = 100
+
 // records simulates a tick, one period later, and calls each with its records.
 func (f *fakes) records(each func(kind uint64, w uintptr)) {
 	s := f.s
@@ -105,7 +108,11 @@ func (f *fakes) records(each func(kind uint64, w uintptr)) {
 	visitSome(s)
 	for at := s.head; at < s.write; {
 		w := s.words(at)
-		each(mem.Load64(w)&0xff, w)
+		kind := mem.Load64(w) & 0xff
+		if kind == recSame && mem.Load64(w+16) == s.now {
+			kind = restsNow
+		}
+		each(kind, w)
 		at += mem.Load64(w) >> 8 & 0xffffff
 	}
 	s.head, s.tail = s.write, s.write
@@ -118,7 +125,7 @@ func (f *fakes) tick(t rapid.TB) (told map[uint64]uint64) {
 	f.records(func(kind uint64, w uintptr) {
 		goid, gap := mem.Load64(w+headGoid*8), f.s.now-mem.Load64(w+headBefore*8)
 		switch kind {
-		case recSame:
+		case restsNow:
 			goid, gap = mem.Load64(f.g(mem.Load64(w+8))+f.s.Off.GID), 0
 		case recStack:
 		default:

@@ -44,7 +44,7 @@ func visit(s *shared, g, entry uintptr, index uint64) bool {
 			return true // it is about to park, or it runs on the system stack and gets a signal
 		}
 		if entry != 0 && unmoved(s, g, entry, since) {
-			if !same(s, index) {
+			if !same(s, index, s.now) {
 				return false
 			}
 			mem.Store64(entry+entryLooked*8, s.now)
