@@ -365,3 +365,13 @@ func (w *Writer) checkLimits() {
 // Size returns the present size in bytes of the samples in the file, and of the full blocks of
 // records that will be in it. The samples in the buffer and the tables are not counted yet.
 func (w *Writer) Size() int64 { return w.out.off + w.records.length }
+
+// configWall is the config word of a wall-clock profile whose features are unknown.
+const configWall = 1
+
+// CPythonInfo has the fields of the CPython315 layout that the document's layout lacks.
+type CPythonInfo struct {
+	Version [3]uint8 // version of the profiled Python; zero for a Go program
+	Config  uint32   // mode and features, as in tachyon.Header; not checked
+	Stats   []byte   // the statistics block; nil: none
+}

@@ -13,11 +13,11 @@
 //
 // # Files
 //
-//   - find.go finds the layout of a version, and the lists of goroutines and Ps among the program's
-//     variables
+//   - find.go finds the layout of a version, the program's variables, and the lists of goroutines
+//     and Ps among them
 //   - functab.go reads the tables of functions and return addresses, and publishes them to a View
-//   - image.go finds the program's variables
-//   - frames.go walks stacks
+//   - frames.go walks stacks, and has the places where the return address of an interrupted
+//     function can be
 //   - view.go is the View
 //   - code.go reads the tables of one module
 //   - waitkind.go says what wait reasons mean
@@ -25,6 +25,5 @@
 //   - layout.go has the names of the offsets, and statuses
 //   - leaf_amd64.go and leaf_arm64.go tell from machine code where the return address is, and what
 //     a call calls
-//   - leaf.go has the places where the return address of an interrupted function can be
 //   - godebug.go reads GODEBUG as the runtime does
 package goruntime

@@ -12,7 +12,7 @@ import (
 )
 
 // Objects in variables of the program, such as a global lock, get the names of these variables. The
-// names are in the executable (variables.go). Whoever reads the profile may not have it, so the
+// names are in the executable (executable.go). Whoever reads the profile may not have it, so the
 // program looks the names up itself. A goroutine does that while the session runs, so that the file
 // of a killed program has the names too.
 

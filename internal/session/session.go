@@ -1,3 +1,18 @@
+// Package session is what a session of package profiler does: it opens the file, starts the
+// sampler, and says in the file's metadata what was sampled. Package profiler puts options and
+// environment on top. The handlers of httpprof follow a session without going through its public
+// face.
+//
+// Files, each of which uses only those after it:
+//
+//   - session.go: from Open to Stop, its errors and warnings;
+//   - files.go: the sampler's sink, which writes one file after the other and completes each; the
+//     metadata about program, machine and sampling;
+//   - objectnames.go: gives objects in variables, such as global locks, the names of these
+//     variables;
+//   - executable.go: the executable's ELF sections, and the variable at an address;
+//   - config.go: the settings of a session, made of options and environment by package profiler;
+//     names of files.
 package session
 
 import (
@@ -294,3 +309,5 @@ func (s *Session) Files() []string {
 	}
 	return nil
 }
+
+

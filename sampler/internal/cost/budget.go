@@ -6,8 +6,7 @@
 // # Files
 //
 //   - budget.go says how often to look, and how many goroutines to visit
-//   - patience.go says when Start gives up
-//   - cpuclock.go reads CPU clocks
+//   - patience.go says when Start gives up, and reads CPU clocks
 package cost
 
 import (

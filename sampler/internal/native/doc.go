@@ -10,7 +10,7 @@
 // not run and reads their memory in place (visit.go): status, wait reason, and the
 // return addresses along the frame pointers of their stacks (package goruntime). Where assembly
 // uses the frame pointer register for something else, the handler uses the tables for
-// tracebacks (unwind.go). For each P that runs a goroutine the handler sends a signal
+// tracebacks (walk.go). For each P that runs a goroutine the handler sends a signal
 // to the P's thread, which records that goroutine from its own registers.
 //
 // All records go to a ring outside the Go heap (ring.go). An ordinary goroutine, the drain, empties
@@ -19,10 +19,10 @@
 // the program is idle (pace.go). Running goroutines are sampled at every tick, the others when they
 // have moved or have rested for a while (turns.go).
 //
-// Ticks say where goroutines are, CPU timers where cores go (cputimer.go, cpu.go). Each thread that
-// runs goroutines has a timer on its own CPU clock, whose signal visits the thread while it uses a
-// core. A visit stands for the CPU time since the thread's visit before. Its goroutine is given
-// that time (active.go); if it has ended, a later one of the same go statement is (estate.go). So a
+// Ticks say where goroutines are, CPU timers where cores go (cputimer.go, account.go). Each thread
+// that runs goroutines has a timer on its own CPU clock, whose signal visits the thread while it
+// uses a core. A visit stands for the CPU time since the thread's visit before. Its goroutine is
+// given that time (active.go); if it has ended, a later one of the same go statement is. So a
 // goroutine that runs for Go, but whose thread has no core, shows as such; if it runs too shortly
 // to be found at it, what all of its go statement are found running, without their CPU time, says
 // so (package nocore). The runtime's goroutines have samples of their CPU time. CPU time that no
@@ -43,9 +43,9 @@
 //   - runtime.g, m and p, at offsets from a generated table (package goruntime). The runtime
 //     never frees a g or a P. An M is read only while a P has it, or on its own thread.
 //   - The lists of all gs and all Ps. Start finds them by their contents. Each tick copies
-//     the new gs (newgs.go), the drain the Ps (roster.go).
+//     the new gs (census.go), the drain the Ps (roster.go).
 //   - The counters of goroutines in runtime.sched and in the Ps, at each tick. Start finds
-//     runtime.sched by its contents too (findsched.go).
+//     runtime.sched by its contents too (setup.go).
 //   - The number of timers of each P, to find deadlocks of the program (standstill.go).
 //   - Goroutine stacks and system stacks, within the bounds in their g.
 //   - runtime.moduledata and the tables that it points to, for inlined calls and for frame sizes
@@ -54,12 +54,12 @@
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
 //     drain has package objects give them numbers (objectlist.go) and reads a channel's capacity.
 //   - Of a goroutine in [IO wait], the runtime.pollDesc whose address is on its stack
-//     (pollwaits.go). The drain asks the kernel what the descriptor is (farends.go): getsockname,
+//     (objects.go). The drain asks the kernel what the descriptor is (farends.go): getsockname,
 //     getpeername, getsockopt, readlink.
 //
 // # Why it cannot fault
 //
-// The handler reads only memory that the runtime does not unmap (refuse.go): g, m, P, sudog and
+// The handler reads only memory that the runtime does not unmap (threads.go): g, m, P, sudog and
 // goroutine stacks are in the Go heap. A read that races with the program gets a stale word at
 // worst. A frame pointer from a stack is followed only upward and within the stack's bounds. The
 // tables for tracebacks are part of the program. An address of a pollDesc from a stack is followed
@@ -85,11 +85,11 @@
 // Before the first tick (verify_offsets.go): the PC, SP and BP that a system call saves in the g,
 // the counts of stops, of system calls and of timers, and m.signalPending before and after a real
 // preemption signal. After these, where a
-// goroutine that waits for a pipe has its pollDesc (verify_poll.go): if that is not found, the
+// goroutine that waits for a pipe has its pollDesc (verify_objects.go): if that is not found, the
 // session does without, and says so. A later Start in the process relies on this, and on the
 // variables that the first one has found.
 //
-// During a session (losses.go): that the signal still has our handler, and that the kernel
+// During a session (passes.go): that the signal still has our handler, and that the kernel
 // still accepts the system calls. If the program has set the signal to be ignored or to its
 // default, our handler is set again and the event is counted. If the signal has another
 // handler, or the kernel refuses a system call, the session ends with an error.
@@ -98,8 +98,8 @@
 // lists the conditions). At each stack: that all PCs are in functions and that the outermost one is
 // in a function with which stacks begin. A stack that fails is dropped and counted as torn. A
 // goroutine that runs has a sample nevertheless, as one in code that Go has no tables for, or on a
-// thread that blocks the signal (foreign.go). A coroutine can run without a trace in its g, so its
-// stack is walked many times (coroutine.go).
+// thread that blocks the signal (complete.go). A coroutine can run without a trace in its g, so its
+// stack is walked many times (stopped.go).
 //
 // With -race up to a quarter of the walks can fail, because the race detector is C code.
 //
@@ -144,40 +144,36 @@
 //
 // The session, on ordinary goroutines:
 //
-//   - start.go, stop.go, setup.go: Start and Stop; what Start makes and Stop gives back
-//   - findsched.go: where the runtime counts goroutines
-//   - verify_offsets.go, verify.go, verify_objects.go, verify_poll.go: the checks of Start
-//   - loop.go: the loop of the drain's goroutine, and how it waits for the next pass
-//   - look.go visits all goroutines once, at the end or when somebody asks
-//   - passes.go: a pass, and what it tells the handler
-//   - losses.go checks before each pass that signal and system calls still work
+//   - start.go, setup.go: Start and Stop; what Start makes and Stop gives back
+//   - verify_offsets.go, verify.go, verify_objects.go: the checks of Start
+//   - loop.go: the loop of the drain's goroutine, how it waits for the next pass, and visits to all
+//     goroutines that somebody asks for
+//   - passes.go: a pass, what it tells the handler, and what it checks before
 //   - standstill.go: deadlocks of the program
 //   - native.go: Source
-//   - threads.go: whether the program can have more threads, before Start
-//   - refuse.go, race_off.go, race_on.go: programs in which Start does not try
+//   - threads.go, race_off.go, race_on.go: whether the program can have more threads, before Start,
+//     and programs in which Start does not try
 //
 // The drain, one ordinary goroutine:
 //
 //   - drain.go: records of the ring become samples
 //   - objectlist.go: what goroutines wait for
-//   - active.go, estate.go: which goroutine is given CPU time
+//   - active.go: which goroutine is given CPU time
 //   - lacks.go: time of goroutines that no sample stands for
-//   - goroutine.go: the state of the drain, and what it knows of a goroutine
+//   - goroutine.go: the state of the drain, what it knows of a goroutine, and how often that stops
 //   - farends.go: what a descriptor is
-//   - stops.go: how often goroutines stop running
-//   - account.go, cpu.go: CPU time of the process and of each thread
-//   - stacks.go, complete.go, foreign.go, begin.go, frames.go: from PCs to frames
+//   - account.go: CPU time of the process and of each thread
+//   - stacks.go, complete.go, frames.go: from PCs to frames
 //
 // The signal handler. The rules are before its code:
 //
 //   - handler.go: what it does; the ticks; its part of the checks of Start
 //   - cputimer.go, interrupt.go: threads and running goroutines record themselves
-//   - turns.go, outside.go, fetch.go, circle.go: which goroutines a tick visits
-//   - visit.go, coroutine.go, meet.go, mark.go: the visit of a goroutine that does not run
-//   - objects.go, pollwaits.go, stopped.go: what it waits for, and whether it has run since
-//   - walk.go, foreignwalk.go, head.go, unwind.go, labels.go: stacks and labels
-//   - newgs.go, census.go, excess.go, pace.go: new goroutines, their number, late ticks, and when
-//     the next one comes
+//   - turns.go, outside.go, circle.go: which goroutines a tick visits
+//   - visit.go: the visit of a goroutine that does not run
+//   - objects.go, stopped.go: what it waits for, and whether it has run since
+//   - walk.go, foreignwalk.go, head.go, labels.go: stacks and labels
+//   - census.go, pace.go: new goroutines, their number, late ticks, and when the next one comes
 //   - context_amd64.go, context_arm64.go: the interrupted registers
 //
 // What all use:
@@ -186,7 +182,6 @@
 //   - roster.go: the known goroutines
 //   - clock.go: the time without a system call
 //   - ring.go: room in the ring
-//   - entry.go: where the kernel calls the handler
 //   - shared.go: the memory that handler and drain share, and who writes which field
 //   - set.go: sets of words that the handler looks into
 package native

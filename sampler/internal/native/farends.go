@@ -17,7 +17,7 @@ import (
 	"github.com/gotach/profiler/tachyon"
 )
 
-// Which file or connection a goroutine in [IO wait] waits for (pollwaits.go has the handler's part,
+// Which file or connection a goroutine in [IO wait] waits for (objects.go has the handler's part,
 // objectlist.go the drain's). The kernel is asked what a descriptor is, once for each use of its
 // number. The answer counts only if the pollDesc had the same use before and after the question: Go
 // gives up the pollDesc before it closes the descriptor.

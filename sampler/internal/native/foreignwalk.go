@@ -10,7 +10,7 @@ import (
 	"github.com/gotach/profiler/sampler/internal/cost"
 )
 
-// The handler's part of goroutines whose stack cannot be read, or not all of it (foreign.go).
+// The handler's part of goroutines whose stack cannot be read, or not all of it (complete.go).
 
 // mostForeign bounds the frames on a foreign stack, mostOfFrame the size in bytes of the frame of
 // the function that has called foreign code.

@@ -19,7 +19,7 @@ import (
 // may replace, and on no Go pointer.
 //
 // Start fills the roster. While a session samples, its ticks read the new entries of allgs
-// themselves (newgs.go), and the drain's refresh only takes these over. If the roster is full, the
+// themselves (census.go), and the drain's refresh only takes these over. If the roster is full, the
 // drain adds the goroutines that it meets. All methods are for Start and the drain; of this file
 // the handler calls only readList.
 type roster struct {

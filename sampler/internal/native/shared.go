@@ -62,7 +62,7 @@ type shared struct {
 	slots  uintptr // maxProcs
 	pins   set     // addresses of pinned label sets
 
-	polls  set    // numbers of pages; see pollwaits.go
+	polls  set    // numbers of pages; see objects.go
 	pollAt uint64 // where a goroutine in [IO wait] has the address of its pollDesc, in bytes above sched.sp
 
 	visitSlots uintptr // maxVisits slots, for CPU timers

@@ -5,9 +5,13 @@ package native
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gotach/profiler/internal/goruntime"
 	"github.com/gotach/profiler/internal/mem"
@@ -105,4 +109,102 @@ func (n *Source) parkedOn(l *goruntime.Layout, g uintptr, want, also uint64, ele
 		return next != 0 && mem.ReadWord(next+field) == also && mem.ReadWord(next+l.SudogWaitLink) == 0
 	}
 	return false
+}
+
+// findPoll finds how far above sched.sp a goroutine in [IO wait] has the address of its pollDesc.
+// It checks the fields of the pollDesc too. Goroutines of our own wait, one to read and one to
+// write. After an error the session does not know which files and connections goroutines wait for,
+// and is otherwise the same.
+func (n *Source) findPoll(l *goruntime.Layout) (polls foundPolls, err error) {
+	n.patience.Pause()
+	// Two pipes: what is written to one would wake up who reads from it, and closing a file waits
+	// until that goroutine has had a turn.
+	var in, out [2]int
+	if err := unix.Pipe2(in[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return polls, err
+	}
+	r := os.NewFile(uintptr(in[0]), "pipe")
+	defer unix.Close(in[1])
+	defer r.Close()
+	if err := unix.Pipe2(out[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return polls, err
+	}
+	w := os.NewFile(uintptr(out[1]), "pipe")
+	defer unix.Close(out[0]) // after w: the kernel sends SIGPIPE to who writes where nobody reads
+	defer w.Close()
+	read, err := n.pollsOf(l, in[0], l.PollRG, func() { r.Read(make([]byte, 1)) })
+	if err != nil {
+		return polls, err
+	}
+	write, err := n.pollsOf(l, out[1], l.PollWG, func() { w.Write(make([]byte, 1<<18)) }) // more than a pipe has room for
+	if err != nil {
+		return polls, err
+	}
+	for _, found := range read {
+		// The one with the least distance is in the frame of the function that parks, which is the
+		// same for all waits.
+		also := slices.IndexFunc(write, func(f pollFound) bool { return f.at == found.at })
+		if also < 0 || found.p%pollAlign != 0 || write[also].p%pollAlign != 0 {
+			continue
+		}
+		for _, end := range [...]struct {
+			file *os.File
+			p    uint64
+		}{{w, write[also].p}, {r, found.p}} {
+			seq := mem.ReadWord(uintptr(end.p) + l.PollFDSeq)
+			end.file.Close()
+			// Others may have used it since.
+			if uses := mem.ReadWord(uintptr(end.p)+l.PollFDSeq) - seq; uses == 0 || uses > 1000 {
+				return polls, errors.New("the count of a descriptor's uses is not where it should be")
+			}
+		}
+		return foundPolls{found.at, [2]uint64{found.p, write[also].p}}, nil
+	}
+	return polls, errors.New("a goroutine in [IO wait] has no address of a runtime.pollDesc at a fixed place")
+}
+
+// pollFound is where a goroutine's stack has a pollDesc's address: at bytes above sched.sp.
+type pollFound struct{ at, p uint64 }
+
+// pollsOf returns the places of the stack of a goroutine that waits in wait at which it has the
+// address of its pollDesc, with the least distance first. The pollDesc has the goroutine in the
+// given field, and the descriptor. Afterwards the goroutine has ended, or does so when the
+// descriptor is closed.
+func (n *Source) pollsOf(l *goruntime.Layout, fd int, field uintptr, wait func()) ([]pollFound, error) {
+	tell, ended := make(chan uintptr), make(chan struct{})
+	own.Ordinary(func() {
+		defer close(ended)
+		tell <- mem.Getg()
+		wait()
+	})
+	g := <-tell
+	var end time.Time // while it waits
+	for n.patience.Lasts() && (end.IsZero() || time.Now().Before(end)) {
+		time.Sleep(20 * time.Microsecond)
+		if uint32(mem.ReadWord(g+l.GStatus)) != goruntime.GWaiting || mem.ReadWord(g+l.GM) != 0 {
+			end = time.Time{}
+			continue
+		}
+		if end.IsZero() {
+			end = n.patience.Wait()
+		}
+		sp, hi := uintptr(mem.ReadWord(g+l.GSchedSP)), uintptr(mem.ReadWord(g+l.GStackHi))
+		if sp >= hi {
+			continue
+		}
+		words := make([]uint64, min(hi-sp, pollReach)/8)
+		if mem.Read(sp, words) != nil {
+			continue
+		}
+		var found []pollFound
+		for i, p := range words {
+			if p >= 4096 && p%8 == 0 && mem.ReadWord(uintptr(p)+field) == uint64(g) && mem.ReadWord(uintptr(p)+l.PollFD) == uint64(fd) {
+				found = append(found, pollFound{uint64(i) * 8, p})
+			}
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, errors.New("the runtime.pollDesc of a goroutine in [IO wait] is not where it should be")
 }

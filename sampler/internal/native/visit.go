@@ -214,3 +214,144 @@ func visitTimed(s *shared, g, entry uintptr, index uint64) bool {
 	s.visits++
 	return ok
 }
+
+// meet notes which goroutine an entry has. lives is false if it has none. meet returns false if
+// there is no room in the ring.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func meet(s *shared, entry uintptr, index, goid uint64, lives bool) bool {
+	if known := mem.Load64(entry + entryGoid*8); known != goid || !lives {
+		if known != 0 && !callGone(s, entry, index) {
+			return false
+		}
+		if lives {
+			mem.Store64(entry+entryGoid*8, goid)
+			if mem.Load64(entry+entryFrom*8) == 0 { // else the roster has set it for a new entry
+				looked := mem.Load64(entry + entryLooked*8)
+				mem.Store64(entry+entryFrom*8, looked+excess(s, looked))
+			}
+		}
+	}
+	if !lives {
+		mem.Store64(entry+entryLooked*8, s.now)
+		mem.Store64(entry+entryFrom*8, 0)
+	}
+	return true
+}
+
+// same records that until a time a goroutine had not run since its last stack was recorded. It
+// reports whether there was room.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func same(s *shared, index, until uint64) bool {
+	w := put(s, recSame, 3)
+	if w == 0 {
+		return false
+	}
+	mem.Store64(w+8, index)
+	mem.Store64(w+16, until)
+	return true
+}
+
+// gone records that the goroutine of an entry has ended. It reports whether there was room.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func gone(s *shared, entry uintptr, index uint64) bool {
+	w, looked := put(s, recGone, 5), mem.Load64(entry+entryLooked*8)
+	if w == 0 {
+		return false
+	}
+	mem.Store64(w+8, index)
+	mem.Store64(w+16, mem.Load64(entry+entryGoid*8))
+	mem.Store64(w+24, looked+excess(s, looked))
+	mem.Store64(w+32, mem.Load64(entry+entryFrom*8))
+	mem.Store64(entry+entryGoid*8, 0)
+	mem.Store64(entry+entrySince*8, 0)
+	mem.Store64(entry+entryFrom*8, 0)
+	return true
+}
+
+var callGone = gone
+
+// recordUnmoved records until when looks have found a goroutine where it was at its latest visit,
+// if it has moved since. It reports whether there was room.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func recordUnmoved(s *shared, entry uintptr, index uint64) bool {
+	looked := mem.Load64(entry + entryLooked*8)
+	if mem.Load64(entry+entryFrom*8) != 0 || mem.Load64(entry+entryMark*8) == 0 || mem.Load64(entry+entryMoved*8) == looked {
+		return true // it has no visit, or the latest look found that it had moved
+	}
+	return same(s, index, looked)
+}
+
+var callUnmoved = recordUnmoved
+
+// Whether a goroutine has moved since its stack was recorded.
+
+// mark returns a number that changes when a goroutine moves, 0 if the goroutine is not parked. It
+// is not quite exact: trackingSeq has 8 bits, and the number is the same again after the goroutine
+// has stopped running 256 times. Of a goroutine that moves as often as that between two ticks, one
+// sample in 256 has the stack of the tick before. Coroutines do not change the number.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func mark(s *shared, g uintptr) uint64 {
+	switch mem.Load32(g+s.Off.GStatus) &^ goruntime.GScan {
+	case goruntime.GWaiting, goruntime.GLeaked:
+		return markOf(mem.LoadAcquire(uintptr(unsafe.Pointer(&s.Modules))), mem.Load64(g+s.Off.GID), uint64(mem.Load8(g+s.Off.GTrackingSeq)), uint64(mem.Load8(g+s.Off.GWaitReason)))
+	}
+	return 0
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func markOf(modules, goid, seq, reason uint64) uint64 {
+	return 1<<63 | modules&63<<markModules | goid<<32&(1<<markModules-1) | seq<<8 | reason
+}
+
+// markModules is the lowest bit of the number of modules in a mark. A stack that was recorded
+// before a plugin was known ends at the plugin's code, so all stacks are recorded anew then.
+const markModules = 57
+
+// placeBits are the bits of a recorded mark that say where its goroutine was, by the PCs of its
+// stack. They are 0 in what mark returns, and of a recorded mark never all 0.
+const placeBits = 0xffff << 16
+
+// unmoved reports whether a parked goroutine has not run since its stack was recorded, with the
+// same modules.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func unmoved(s *shared, g, entry uintptr, since uint64) bool {
+	if s.waits.Switched>>(mem.Load8(g+s.Off.GWaitReason)&63)&1 != 0 {
+		return false
+	}
+	now, recorded := mark(s, g), mem.Load64(entry+entryMark*8)&^placeBits
+	return now != 0 && (now^recorded)>>markModules == 0 &&
+		(since != 0 && since == mem.Load64(entry+entrySince*8) || mem.Load64(entry+entryFrom*8) == 0 && now == recorded)
+}
+
+// placeOf returns the placeBits of a record.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func placeOf(rec uintptr) uint64 {
+	h := uint64(1)
+	for i := uintptr(0); i < uintptr(mem.Load64(rec+headCounts*8)&0xffff); i++ {
+		h = (h + mem.Load64(rec+(headWords+i)*8)) * 0x9e3779b97f4a7c15
+	}
+	return h>>32&placeBits | 1<<16
+}
