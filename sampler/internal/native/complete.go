@@ -292,7 +292,7 @@ func (st *stacks) buildBare(s *stack, r record) {
 	if r[headStartPC] == 0 {
 		return
 	}
-	if b := st.beginning(r); b.pc != r[headGoPC]-goruntime.PCQuantum { // else it is the go statement, which is on another stack
+	if b := st.begin(r); b.pc != r[headGoPC]-goruntime.PCQuantum { // else it is the go statement, which is on another stack
 		s.ids, s.user = append(s.ids, b.id), b.user
 	}
 }

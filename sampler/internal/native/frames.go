@@ -65,10 +65,7 @@ type stacks struct {
 	seed       maphash.Seed
 	pcs        map[uint64]*pcInfo
 	functions  objects.Functions
-	leaves     map[uint64]goruntime.LeafState
 	byKey      map[uint64]*stack
-	reasons    map[string]uint32 // ids of wait frames
-	started    map[uint64]begin  // by startpc, of goroutines that were seen before they ran, or whose stack could not be read
 	scratch    []uint64
 }
 
@@ -81,10 +78,7 @@ func newStacks(out source.Out, l *goruntime.Layout, table *goruntime.FuncTable, 
 		seed:       maphash.MakeSeed(),
 		pcs:        make(map[uint64]*pcInfo),
 		functions:  make(objects.Functions),
-		leaves:     make(map[uint64]goruntime.LeafState),
 		byKey:      make(map[uint64]*stack),
-		reasons:    make(objects.Functions),
-		started:    make(map[uint64]begin),
 	}
 }
 
@@ -180,15 +174,9 @@ func (st *stacks) inCode(word uint64) bool {
 // addReason begins a stack with the frame that says why the goroutine does not run, unless the
 // reason is "".
 func (st *stacks) addReason(s *stack, reason string) {
-	if reason == "" || !st.waitFrames {
-		return
+	if reason != "" && st.waitFrames {
+		s.ids = append(s.ids, st.out.Frame(tachyon.Frame{Func: "[" + reason + "]"}))
 	}
-	id, ok := st.reasons[reason]
-	if !ok {
-		id = st.out.Frame(tachyon.Frame{Func: "[" + reason + "]"})
-		st.reasons[reason] = id
-	}
-	s.ids = append(s.ids, id)
 }
 
 // reason says why a record's goroutine does not run, "" if it runs.
@@ -206,12 +194,8 @@ func (st *stacks) reason(r record) string {
 
 // leaf returns the state of the function at pc.
 func (st *stacks) leaf(pc uint64) goruntime.LeafState {
-	s, ok := st.leaves[pc]
-	if !ok {
-		if delta, ok := st.table.SPDelta(uintptr(pc)); ok {
-			s = goruntime.ReadLeaf(uintptr(pc), delta)
-		}
-		st.leaves[pc] = s
+	if delta, ok := st.table.SPDelta(uintptr(pc)); ok {
+		return goruntime.ReadLeaf(uintptr(pc), delta)
 	}
-	return s
+	return goruntime.LeafFramed
 }

@@ -227,10 +227,10 @@ type clock struct {
 // Records in the ring. The first word is kind | words<<8 | status<<32 |
 // reason<<40 | flags<<48.
 const (
-	recPad     = iota // skip its words
-	recTick           // words: time, area
-	recSame           // words: roster index, time until which it had not run since its last recStack
-	recGone           // words: roster index, goid that has ended, time of its end, entryFrom
+	recPad  = iota // skip its words
+	recTick        // words: time, area
+	recSame        // words: roster index, time until which it had not run since its last recStack
+	recGone        // words: roster index, goid that has ended, time of its end, entryFrom
 	recStack
 	recScheduler // words: thread, its CPU time; it has a P, but no goroutine
 )

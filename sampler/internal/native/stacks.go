@@ -180,26 +180,17 @@ func (r record) notStarted() bool {
 
 // buildNotStarted makes the stack of a goroutine that has not run yet.
 func (st *stacks) buildNotStarted(s *stack, r record) {
-	b := st.beginning(r)
+	b := st.begin(r)
 	st.addReason(s, source.NotStarted)
 	s.ids = append(s.ids, b.id)
 	s.user, s.leaf = b.user, b.pc
 }
 
-// beginning returns the frame of the function that a record's goroutine began with.
-func (st *stacks) beginning(r record) begin {
-	b, ok := st.started[r[headStartPC]]
-	if !ok {
-		b = st.begin(uintptr(r[headStartPC]), r[headGoPC])
-		st.started[r[headStartPC]] = b
-	}
-	return b
-}
-
-// begin finds the function that a go statement calls. entry is the function that the goroutine
-// begins with. If that is a wrapper, and the function that it calls cannot be told, as with an
-// interface's method, begin returns the go statement itself.
-func (st *stacks) begin(entry uintptr, gopc uint64) begin {
+// begin finds the function that the go statement of a record's goroutine calls. If the goroutine
+// begins with a wrapper, and the function that this calls cannot be told, as with an interface's
+// method, begin returns the go statement itself.
+func (st *stacks) begin(r record) begin {
+	entry, gopc := uintptr(r[headStartPC]), r[headGoPC]
 	for range 4 { // a wrapper may call a wrapper
 		frames := st.at(entry)
 		if len(frames) == 0 {
