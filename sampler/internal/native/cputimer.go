@@ -121,13 +121,9 @@ func recordThread(s *shared, slot, ctx uintptr) uintptr {
 	if mem.Load64(m+s.Off.MProcID) != tid {
 		return 0
 	}
-	clearHead(rec, 0, headWords-1)
+	beginHead(rec, mem.Load64(slot+slotTime*8), mem.Load64(slot+slotBefore*8), tid, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
 	mem.Store64(rec, goruntime.GRunning<<32|(flagRunning|flagTaken|flagThread)<<48)
-	mem.Store64(rec+headTime*8, mem.Load64(slot+slotTime*8))
-	mem.Store64(rec+headBefore*8, mem.Load64(slot+slotBefore*8))
 	mem.Store64(rec+headIndex*8, ^uint64(0))
-	mem.Store64(rec+headTID*8, tid)
-	mem.Store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
 	n := callSystem(s, rec, m, ctx)
 	link(s, rec, ctx)
 	return callFinish(s, rec, n, rec+maxRecord*8)

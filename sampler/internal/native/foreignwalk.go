@@ -100,11 +100,7 @@ func recordBlocked(s *shared, slot, g uintptr, tid uint64) {
 		return
 	}
 	rec := s.words(s.write)
-	clearHead(rec, 0, headWords-1)
-	mem.Store64(rec+headTime*8, s.now)
-	mem.Store64(rec+headBefore*8, s.before)
-	mem.Store64(rec+headTID*8, tid)
-	mem.Store64(rec+headClock*8, clock)
+	beginHead(rec, s.now, s.before, tid, clock)
 	mem.Store64(rec+headRuns*8, runsOf(s, g, uintptr(mem.Load64(slot+slotM*8))))
 	mem.Store64(rec, goruntime.GRunning<<32|(callDescribe(s, rec, g, ^uint64(0))|flagBare)<<48)
 	s.write += uint64(callFinish(s, rec, 0, uintptr(unsafe.Pointer(&s.scratch))))

@@ -20,6 +20,19 @@ func clearHead(rec, first, last uintptr) {
 	}
 }
 
+// beginHead clears a record's head and writes the times, the thread and its CPU time.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func beginHead(rec uintptr, time, before, tid, clock uint64) {
+	clearHead(rec, 0, headWords-1)
+	mem.Store64(rec+headTime*8, time)
+	mem.Store64(rec+headBefore*8, before)
+	mem.Store64(rec+headTID*8, tid)
+	mem.Store64(rec+headClock*8, clock)
+}
+
 // recordNear records the words at SP and next to the first return addresses. With them the drain
 // adds a caller that the frame pointer chain misses.
 //

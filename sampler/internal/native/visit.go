@@ -180,18 +180,11 @@ func beginRecord(s *shared, g uintptr, index uint64, restAt uintptr) bool {
 	if status == goruntime.GWaiting || status == goruntime.GLeaked {
 		reason = uint64(r.reason)
 	}
-	mem.Store64(rec+headTime*8, s.now)
-	mem.Store64(rec+headBefore*8, s.seenBefore)
-	mem.Store64(rec+headCounts*8, 0)
-	mem.Store64(rec+headSent*8, 0)
-	mem.Store64(rec+headRuns*8, 0)
-	mem.Store64(rec+headTID*8, tid)
-	mem.Store64(rec+headClock*8, clock)
+	beginHead(rec, s.now, s.seenBefore, tid, clock)
 	mem.Store64(rec, status<<32|reason<<40|callDescribe(s, rec, g, index)<<48)
 	mem.Store64(rec+headWords*8, r.pc)
 	if reason != 0 {
-		clearHead(rec, headSP0, headFrame1) // it has parked itself, in a function with a frame
-		return true
+		return true // it has parked itself, in a function with a frame
 	}
 	callNear(s, rec, r.sp, r.bp, r.hi)
 	if ctxLR != 0 && status != goruntime.GSyscall {

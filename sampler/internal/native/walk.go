@@ -49,11 +49,7 @@ func recordRunning(s *shared, slot, ctx uintptr) uintptr {
 		return 0 // the scheduler was running on this thread
 	}
 	rec := slot + slotRecord*8
-	mem.Store64(rec+headSent*8, 0)
-	mem.Store64(rec+headTID*8, tid)
-	mem.Store64(rec+headClock*8, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
-	mem.Store64(rec+headTime*8, mem.Load64(slot+slotTime*8))
-	mem.Store64(rec+headBefore*8, mem.Load64(slot+slotBefore*8))
+	beginHead(rec, mem.Load64(slot+slotTime*8), mem.Load64(slot+slotBefore*8), tid, cpuClock(unix.CLOCK_THREAD_CPUTIME_ID, rec+maxRecord*8))
 	if sent := mem.Load64(slot + slotFirst*8); sent != mem.Load64(slot+slotTime*8) {
 		mem.Store64(rec+headSent*8, sent)
 	}
@@ -118,7 +114,6 @@ func recordStack(s *shared, rec, ctx uintptr) uintptr {
 	lo, hi := uintptr(mem.Load64(g+s.Off.GStackLo)), uintptr(mem.Load64(g+s.Off.GStackHi))
 	sp, bp := uintptr(mem.Load64(ctx+ctxSP)), uintptr(mem.Load64(ctx+ctxBP))
 	mem.Store64(pcs, mem.Load64(ctx+ctxPC))
-	mem.Store64(rec+headCounts*8, 0)
 	if !goruntime.OneStack(lo, hi) {
 		return 0
 	}
