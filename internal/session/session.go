@@ -309,5 +309,3 @@ func (s *Session) Files() []string {
 	}
 	return nil
 }
-
-
