@@ -123,8 +123,7 @@ func TestTorn(t *testing.T) {
 			}
 		}
 		var heads []walk
-		_, err := s.refresh()
-		testenv.OK(t, err)
+		_ = testenv.Must(s.refresh())
 		testenv.OK(t, s.heads([]int{0}, func(i int, b []byte) { heads = append(heads, walk{index: i, head: parse(b, l)}) }))
 		testenv.OK(t, s.walks(heads, fewTries))
 		pcs := heads[0].pcs
@@ -198,7 +197,7 @@ func TestBoundedTables(t *testing.T) {
 		le.PutUint64(b[l.ModPCLNTable+8:], maxTables+1)
 		return len(b), nil
 	}}
-	testenv.Fails(t, "large tables", (&functions{mem: m, layout: l}).follow(1), "its tables of functions have 536870913 bytes")
+	testenv.Fails(t, "large tables", (&functions{mem: m, layout: l}).add(1), "its tables of functions have 536870913 bytes")
 }
 
 // The list of goroutines of a process that lies gets shorter, or has addresses at the end of memory.
@@ -212,7 +211,7 @@ func TestHostileRoster(t *testing.T) {
 		s.parts[theArray] = make([]byte, 8*n)
 		s.set(theArray, x.gs...)
 		s.set(theList, theArray, n, n)
-		testenv.Must(s.refresh())
+		testenv.Same(t, fmt.Sprintf("the roster of %#x is another program's", x.gs), testenv.Err(s.refresh()) != nil, len(x.gs) < len(known))
 		testenv.SameList(t, fmt.Sprintf("the roster of %#x", x.gs), s.gs, x.want)
 	}
 }

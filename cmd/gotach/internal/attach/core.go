@@ -28,11 +28,11 @@ type core struct {
 // OpenCore finds the goroutines of a core file, whose process ran an executable. exe may be "":
 // then it is the file that the core names. Both files stay open.
 func OpenCore(path, exe string) (*Process, error) {
-	file, fi, err := files.Open(path)
+	file, _, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	p, err := openCore(file, fi.Size(), exe)
+	p, err := openCore(file, exe)
 	if err != nil {
 		file.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -40,7 +40,7 @@ func OpenCore(path, exe string) (*Process, error) {
 	return p, nil
 }
 
-func openCore(file *os.File, size int64, exe string) (p *Process, err error) {
+func openCore(file *os.File, exe string) (p *Process, err error) {
 	f, err := elf.NewFile(file)
 	if err != nil {
 		return nil, err
@@ -70,11 +70,6 @@ func openCore(file *os.File, size int64, exe string) (p *Process, err error) {
 	if err := c.add(f, 0); err != nil {
 		return nil, err
 	}
-	for _, part := range c.parts {
-		if end := part.Off + part.Filesz; end > uint64(size) {
-			c.cut = fmt.Errorf("it is cut: it ends at offset %d, and the memory at %#x goes on to offset %d", size, part.Vaddr, end)
-		}
-	}
 	p.Name, p.from = filepath.Base(exe), c.read
 	if f, err := elf.NewFile(program); err == nil {
 		if err := c.add(f, entry-f.Entry); err != nil {
@@ -91,16 +86,14 @@ func openCore(file *os.File, size int64, exe string) (p *Process, err error) {
 // them has one sample, of 1 µs, which counts it.
 func (p *Process) Instant(path string, at time.Time) error {
 	const tick = time.Microsecond
-	r := &recorder{Process: p, o: Options{Interval: tick}, start: at, base: uint64(at.UnixMicro()), now: tick, all: true, byG: map[uint64]*known{}}
+	r := &recorder{Process: p, o: Options{Interval: tick}, base: uint64(at.UnixMicro()), now: tick, all: true, byG: map[uint64]*known{}}
 	err := r.create(path)
 	if err != nil {
 		return err
 	}
 	for range 2 { // the first time, some get numbers of objects that others are found to wait for later
 		r.batch, r.Counts = r.batch[:0], tachyon.Counts{}
-		if err = r.tick(true); err != nil {
-			break
-		}
+		err = cmp.Or(err, r.tick(true))
 		r.now += tick
 	}
 	return r.close(cmp.Or(err, r.flush()))
@@ -146,7 +139,10 @@ func (c *core) read(b []byte, from []unix.RemoteIovec) (n int, err error) {
 func (c *core) readAt(b []byte, addr uint64) int {
 	for _, part := range c.parts {
 		if off := addr - part.Vaddr; off < part.Filesz {
-			k, _ := part.ReadAt(b[:min(uint64(len(b)), part.Filesz-off)], int64(off))
+			k, err := part.ReadAt(b[:min(uint64(len(b)), part.Filesz-off)], int64(off))
+			if k == 0 {
+				c.cut = fmt.Errorf("it is cut: it has nothing at offset %d, where the memory at %#x should be: %w", part.Off+off, addr, err)
+			}
 			return k
 		}
 	}

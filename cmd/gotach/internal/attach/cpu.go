@@ -28,7 +28,6 @@ func (r *recorder) interrupts(end bool) {
 	if r.perf == nil {
 		return
 	}
-	_ = r.perf.list(false, r.now) // if the process has ended, reading its memory says so
 	for _, t := range r.perf.threads {
 		r.hits = r.hits[:0]
 		r.perf.read(t, func(x *interrupt) { r.interrupted(t, x) })
@@ -36,6 +35,7 @@ func (r *recorder) interrupts(end bool) {
 			r.pay(t)
 		}
 	}
+	_ = r.perf.list(false, r.now) // if the process has ended, reading its memory says so
 	if end {
 		r.cpu = max(r.cpu, r.cpuOf())
 		r.row(rows.Unknown, nil, r.cpu-r.processCPU-r.given)
@@ -85,16 +85,11 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 	c := r.program.funcs.interrupted(x)
 	h := hit{r.owner(t, x, c), rows.Scheduler, debt{nil, tachyon.HasGIL, x.cpu}}
 	if len(c.pcs) > 0 {
-		var first []Frame
-		r.key = append(r.key[:0], "on"...)
+		kind, first := "on", []Frame(nil)
 		if x.kernel && strings.HasSuffix(r.program.funcs.at(c.pcs[0]).name, ".Syscall6") {
-			h.status, first = tachyon.Unknown, []Frame{{Func: "[syscall]"}} // as in a program's own profile
-			r.key = append(r.key, "call"...)
+			h.status, kind, first = tachyon.Unknown, "call", []Frame{{Func: "[syscall]"}} // as in a program's own profile
 		}
-		for _, pc := range c.pcs {
-			r.key = le.AppendUint64(r.key, pc)
-		}
-		h.stack = r.stackAt(func() []Frame { return append(first, r.program.funcs.frames(c.pcs)...) }).ids
+		h.stack = r.stackAt(kind, c.pcs, func() []Frame { return append(first, r.program.funcs.frames(c.pcs)...) }).ids
 	}
 	switch k := h.k; {
 	case k != nil && k.own, strings.HasPrefix(c.root, "github.com/gotach/profiler/sampler/"): // the latter handles its signals, and takes its ticks
@@ -106,7 +101,7 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 	case k == nil:
 	case h.stack == nil: // in C
 		if h.stack, h.status = k.call, tachyon.Unknown; k.call == nil {
-			h.stack = r.running(k.start)
+			h.stack = r.running(k.start).ids
 		}
 	case !r.perf.inKernel && k.call != nil && x.cpu > 2*r.perf.period:
 		// While the thread is in the kernel there are no samples.
@@ -124,13 +119,12 @@ func (r *recorder) owner(t *thread, x *interrupt, c calls) *known {
 	if c.root != "" && c.root != "runtime.goexit" {
 		return nil // the scheduler, or a signal's handler
 	}
-	if t.m == 0 && x.g > 4096 && x.g&7 == 0 {
-		if m, err := r.word(x.g + uint64(l.GM)); err == nil && m > 4096 {
-			g0, _ := r.word(m + uint64(l.MG0))
-			curg, _ := r.word(m + uint64(l.MCurG))
-			if g0 == x.g || curg == x.g {
-				t.m = m
-			}
+	if t.m == 0 {
+		m, _ := r.word(x.g + uint64(l.GM)) // nothing is at 0
+		g0, _ := r.word(m + uint64(l.MG0))
+		curg, _ := r.word(m + uint64(l.MCurG))
+		if m != 0 && (g0 == x.g || curg == x.g) {
+			t.m = m
 		}
 	}
 	if k := r.byG[x.g]; k != nil && len(c.pcs) > 0 {
@@ -143,7 +137,8 @@ func (r *recorder) owner(t *thread, x *interrupt, c calls) *known {
 	// It is the one that the thread runs now, unless that has changed since. Where t.m is 0,
 	// nothing can be read.
 	g, _ := r.word(t.m + uint64(l.MCurG))
-	if k := r.byG[g]; k != nil && (c.root == "runtime.goexit" && c.start == r.program.funcs.at(k.start).entry || len(c.pcs) == 0 && k.status&tachyon.Unknown != 0) {
+	k, n := r.byG[g], len(c.pcs)
+	if k != nil && (n > 1 && c.root == "runtime.goexit" && r.program.funcs.at(c.pcs[n-2]).entry == k.start || n == 0 && k.status&tachyon.Unknown != 0) {
 		return k
 	}
 	return nil
@@ -176,6 +171,7 @@ func (r *recorder) owe(k *known, d debt) {
 	default:
 		k.debts = append(k.debts, d)
 	}
+	k.owes += d.cpu
 	r.given += d.cpu
 	r.dueAt[k.index] = r.now
 	if d.status&tachyon.HasGIL != 0 {
@@ -201,6 +197,7 @@ func (r *recorder) repay(k *known) {
 		d := &k.debts[0]
 		on := min(d.cpu, r.now-k.last)
 		r.add(k, d.status|tachyon.OnCPU|k.status&tachyon.MainThread, k.last+on, d.stack)
+		k.owes -= on
 		if d.cpu -= on; d.cpu == 0 {
 			k.debts = slices.Delete(k.debts, 0, 1)
 		}
@@ -212,7 +209,7 @@ func (r *recorder) forgive(k *known) {
 	for _, d := range k.debts {
 		r.rows.Add(rows.Unknown, d.stack, d.cpu)
 	}
-	k.debts = nil
+	k.debts, k.owes = nil, 0
 }
 
 // systemRan adds samples of CPU time of a goroutine of the runtime. Its waits have none: a marker
@@ -224,16 +221,11 @@ func (r *recorder) systemRan(k *known, h *head) {
 	if k.id != h.id {
 		k.id, k.interpreter, k.sampled, k.told, k.parent, k.last = h.id, tachyon.Runtime, true, false, h.parent, 0
 	}
-	from := r.now
-	for _, d := range k.debts {
-		from -= d.cpu
-	}
+	from := r.now - k.owes
 	if !k.told {
 		k.last = max(from, k.last, r.part)
 	}
-	if from > k.last {
-		r.add(k, 0, from, k.debts[0].stack)
-	}
+	r.add(k, 0, from, k.debts[0].stack)
 	r.repay(k)
 }
 
@@ -258,18 +250,14 @@ func (r *recorder) sample(id uint64, interpreter uint32, status tachyon.Status, 
 
 // calls are those of an interrupted thread.
 type calls struct {
-	pcs   []uint64
-	root  string // the function at which the stack ends or leaves the goroutine, "" if it was not found
-	start uint64 // the function that it calls
+	pcs  []uint64
+	root string // the function at which the stack ends or leaves the goroutine, "" if it was not found
 }
 
 // interrupted returns the calls of a thread. By the tables of functions it goes as far as the stack
 // was copied, and then along frame pointers, which also lead from the system stack to that of the
 // goroutine.
 func (t *functions) interrupted(x *interrupt) (c calls) {
-	if t.module(x.pc) == nil {
-		return c
-	}
 	h := head{hi: x.sp + 1<<30, lr: x.lr}
 	h.sp, h.pc = x.sp, x.pc+1 // as if it were a return address
 	pcs, _ := t.unwind(make([]uint64, 0, 16), &h, x.stack)
@@ -308,9 +296,7 @@ func (t *functions) interrupted(x *interrupt) (c calls) {
 			}
 		}
 		if p.top {
-			if pcs, c.root = pcs[:i+1], cmp.Or(c.root, p.name); i > 0 {
-				c.start = t.at(pcs[i-1]).entry
-			}
+			pcs, c.root = pcs[:i+1], cmp.Or(c.root, p.name)
 			break
 		}
 	}

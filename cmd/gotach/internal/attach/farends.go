@@ -4,6 +4,7 @@ package attach
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -28,7 +29,6 @@ const (
 	pollAlign      = 64
 	maxGuesses     = 1 << 14 // words that are followed to find a pollDesc and are none
 	maxDescriptors = 1 << 16 // that are remembered; then all are asked for again
-	surelySame     = 5 * time.Second
 )
 
 // farEnds has the open files that goroutines have waited for.
@@ -41,19 +41,13 @@ type farEnds struct {
 	next    time.Duration          // when the kernel's tables may be read again
 }
 
-func newFarEnds() *farEnds {
-	return &farEnds{pages: map[uint64]bool{}, known: map[uint64]*descriptor{}, pending: map[uint64]*descriptor{}}
-}
-
 // use is one use of a pollDesc.
 type use struct{ fd, seq uint64 }
 
-// descriptor is what was found of a use. PollFDSeq has some 19 bits, so after surelySame the link
-// is read again.
+// descriptor is what was found of a use.
 type descriptor struct {
 	use
-	saw        time.Duration
-	link       string
+	inode      uint64 // of a socket; 0: it is none
 	kind, name string // "": not known
 }
 
@@ -62,15 +56,9 @@ type descriptor struct {
 func (p *Process) pollDesc(g uint64, stack []byte) uint64 {
 	e, l := p.ends, p.program.layout
 	b := make([]byte, pollAlign)
-	n := min(len(stack), pollReach) - 7
-	for next := -8; next < n; next += 8 { // first where the last one was
-		at := next
-		if at < 0 {
-			at = e.at
-		}
-		if at >= n {
-			continue
-		}
+	n := min(len(stack), pollReach) &^ 7
+	for i := 0; i < n; i += 8 {
+		at := (e.at + i) % n // first where the last one was
 		a := le.Uint64(stack[at:])
 		switch {
 		case a < 4096 || a%pollAlign != 0 || a>>56 != 0:
@@ -94,9 +82,9 @@ func (p *Process) pollDesc(g uint64, stack []byte) uint64 {
 // those that have waited for theirs since their stack was read.
 func (p *Process) uses(list []walk, left []int, each func(w *walk, i int, u use)) {
 	l := p.program.layout
-	p.together(list, left, pollAlign, func(i int) uint64 { return list[i].poll }, func(i int, b []byte) {
+	_ = p.together(list, left, func(i int) (uint64, int) { return list[i].poll, pollAlign }, func(i int, h head, b []byte) { // what cannot be read is not known
 		w, g := &list[i], p.gs[list[i].index]
-		if b != nil && (le.Uint64(b[l.PollRG:]) == g || le.Uint64(b[l.PollWG:]) == g) {
+		if b != nil && h.motion == w.head.motion && (le.Uint64(b[l.PollRG:]) == g || le.Uint64(b[l.PollWG:]) == g) {
 			each(w, i, use{le.Uint64(b[l.PollFD:]), le.Uint64(b[l.PollFDSeq:])})
 		}
 	})
@@ -113,15 +101,11 @@ func (r *recorder) farEndsOf(list []walk) {
 	}
 	r.uses(list, left, func(w *walk, i int, u use) {
 		d := e.known[w.poll]
-		if d != nil && d.use == u && r.now-d.saw < surelySame {
-			d.saw, w.file = r.now, d
+		if d != nil && d.use == u {
+			w.file = d
 			r.wants(d)
 		} else if link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", r.PID, u.fd)); err == nil {
-			if d == nil || d.use != u || d.link != link {
-				d = &descriptor{use: u, link: link}
-				d.kind, d.name = objects.File(link)
-			}
-			w.asked, fresh = d, append(fresh, i)
+			w.asked, fresh = describe(u, link), append(fresh, i)
 		}
 	})
 	r.uses(list, fresh, func(w *walk, _ int, u use) {
@@ -131,28 +115,25 @@ func (r *recorder) farEndsOf(list []walk) {
 		if len(e.known) >= maxDescriptors {
 			clear(e.known)
 		}
-		w.file = w.asked
-		w.file.saw = r.now
-		e.known[w.poll] = w.file
+		w.file, e.known[w.poll] = w.asked, w.asked
 		r.wants(w.file)
 	})
 	r.nameSockets()
 }
 
-// wants asks for the name of a descriptor if it is a socket that has none.
-func (r *recorder) wants(d *descriptor) {
-	if d.kind != "" || len(r.ends.pending) >= maxDescriptors {
-		return
-	}
-	if inode := inodeOf(d.link); inode != 0 {
-		r.ends.pending[inode] = d
-	}
+// describe returns what the link of a descriptor says of a use.
+func describe(u use, link string) *descriptor {
+	d := &descriptor{use: u}
+	d.kind, d.name = objects.File(link)
+	_, _ = fmt.Sscanf(link, "socket:[%d]", &d.inode)
+	return d
 }
 
-// inodeOf returns the inode of a socket, given the link of its descriptor, 0 if it is none.
-func inodeOf(link string) (inode uint64) {
-	_, _ = fmt.Sscanf(link, "socket:[%d]", &inode)
-	return inode
+// wants asks for the name of a descriptor if it is a socket that has none.
+func (r *recorder) wants(d *descriptor) {
+	if d.inode != 0 && d.kind == "" && len(r.ends.pending) < maxDescriptors {
+		r.ends.pending[d.inode] = d
+	}
 }
 
 // The addresses of sockets are in tables that the kernel has in /proc/PID/net, for the network
@@ -220,10 +201,10 @@ func readTable(table string, from io.Reader, want map[uint64]*descriptor) map[ui
 	found := map[uint64]socket{}
 	listening := map[string]bool{} // ends at which sockets listen
 	previous := uint64(0)
-	for title := true; lines.Scan(); title = false {
+	for lines.Scan() {
 		s, ok := parse(table, lines.Text())
 		if !ok {
-			if !title && table == "unix" { // the row before has only a part of its path
+			if table == "unix" { // the row before has only a part of its path, or this is the title
 				found[previous] = socket{unnamed: true}
 			}
 			continue
@@ -235,16 +216,13 @@ func readTable(table string, from io.Reader, want map[uint64]*descriptor) map[ui
 		if _, wanted := want[s.inode]; !wanted {
 			continue
 		}
-		if other, again := found[s.inode]; again && other != s {
-			s.unnamed = true
-		}
+		other, again := found[s.inode]
+		s.unnamed = s.unnamed || again && other != s
 		found[s.inode] = s
 	}
 	for inode, s := range found {
 		s.accepted = listening[s.end]
-		if table == "unix" && !s.accepted { // the program may have dialed
-			s.unnamed = true
-		}
+		s.unnamed = s.unnamed || table == "unix" && !s.accepted // the program may have dialed
 		found[inode] = s
 	}
 	return found
@@ -265,11 +243,12 @@ func inetRow(table, line string) (s socket, ok bool) {
 	}
 	at, ok1 := inetAddress(f[1])
 	to, ok2 := inetAddress(f[2])
-	state, ok3 := number(f[3], 16, 8)
-	if s.inode, ok = number(f[9], 10, 64); !ok || !ok1 || !ok2 || !ok3 {
+	state, err1 := strconv.ParseUint(f[3], 16, 8)
+	inode, err2 := strconv.ParseUint(f[9], 10, 64)
+	if !ok1 || !ok2 || err1 != nil || err2 != nil {
 		return s, false
 	}
-	s.network = strings.TrimSuffix(table, "6")
+	s.inode, s.network = inode, strings.TrimSuffix(table, "6")
 	s.at, s.to, s.end = inetName(at), inetName(to), strconv.Itoa(int(at.Port()))
 	s.listens = state == listen || s.network == "udp" && state == closed // anyone may send to it
 	far := to.Addr()
@@ -280,19 +259,13 @@ func inetRow(table, line string) (s socket, ok bool) {
 	return s, true
 }
 
-// number parses one without sign.
-func number(text string, base, bits int) (uint64, bool) {
-	n, err := strconv.ParseUint(text, base, bits)
-	return n, err == nil
-}
-
 // inetAddress parses an address of a table: words in the order of bytes of this machine, and a
 // port.
 func inetAddress(text string) (a netip.AddrPort, ok bool) {
 	host, port, _ := strings.Cut(text, ":")
-	p, ok := number(port, 16, 16)
-	b, err := hex.DecodeString(host)
-	if !ok || err != nil || len(port) != 4 || len(b)%4 != 0 {
+	p, err1 := strconv.ParseUint(port, 16, 16)
+	b, err2 := hex.DecodeString(host)
+	if err1 != nil || err2 != nil || len(b)%4 != 0 {
 		return a, false
 	}
 	for i := 0; i < len(b); i += 4 {
@@ -316,13 +289,14 @@ func unixRow(_, line string) (s socket, ok bool) {
 	for i := range f {
 		f[i], line, _ = strings.Cut(strings.TrimLeft(line, " "), " ")
 	}
-	flags, ok1 := number(f[3], 16, 64)
-	kind, ok2 := number(f[4], 16, 64)
-	state, ok3 := number(f[5], 16, 64)
-	if s.inode, ok = number(f[6], 10, 64); !ok || !ok1 || !ok2 || !ok3 || !strings.HasSuffix(f[0], ":") {
+	flags, err1 := strconv.ParseUint(f[3], 16, 64)
+	kind, err2 := strconv.ParseUint(f[4], 16, 64)
+	state, err3 := strconv.ParseUint(f[5], 16, 64)
+	inode, err4 := strconv.ParseUint(f[6], 10, 64)
+	if cmp.Or(err1, err2, err3, err4) != nil || !strings.HasSuffix(f[0], ":") {
 		return s, false
 	}
-	s.network, s.at, s.end = "unix", line, line
+	s.inode, s.network, s.at, s.end = inode, "unix", line, line
 	s.listens = flags&acceptFlag != 0 || kind == datagram && state == unconnected
 	s.unnamed = s.at == "" || !s.listens && (kind == datagram || state != connected)
 	return s, true

@@ -145,10 +145,10 @@ func TestReadTable(t *testing.T) {
 	}
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0")) // and as this kernel writes them
 	defer l.Close()
-	link := linkOf(t, l.(*net.TCPListener))
+	d := describe(use{}, linkOf(t, l.(*net.TCPListener)))
 	f := testenv.Closes(t, testenv.Must(os.Open("/proc/self/net/tcp")))
-	s := readTable("tcp", f, map[uint64]*descriptor{inodeOf(link): nil})[inodeOf(link)]
-	testenv.FailIf(t, !s.listens || s.at != l.Addr().String(), "%s: %+v, want %s", link, s, l.Addr())
+	s := readTable("tcp", f, map[uint64]*descriptor{d.inode: nil})[d.inode]
+	testenv.FailIf(t, !s.listens || s.at != l.Addr().String(), "inode %d: %+v, want %s", d.inode, s, l.Addr())
 }
 
 // linkOf returns the link of a socket's descriptor.
@@ -161,9 +161,9 @@ func linkOf(t *testing.T, s syscall.Conn) (link string) {
 func TestListenedBefore(t *testing.T) {
 	server := testenv.Closes(t, testenv.Must(net.Listen("tcp", "127.0.0.1:0")))
 	for _, address := range []string{"127.0.0.1:0", "[::]:0"} { // the latter is in another table than the connection
-		r := &recorder{Process: &Process{PID: os.Getpid(), ends: newFarEnds()}}
+		r := &recorder{Process: &Process{PID: os.Getpid(), ends: &farEnds{pending: map[uint64]*descriptor{}}}}
 		name := func(s syscall.Conn) string {
-			d := &descriptor{link: linkOf(t, s)}
+			d := describe(use{}, linkOf(t, s))
 			r.wants(d)
 			r.now = r.ends.next
 			r.nameSockets()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gotach/profiler/internal/objects"
 	"github.com/gotach/profiler/internal/rotate"
-	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/tachyon"
 	"github.com/gotach/profiler/writer"
 )
@@ -22,9 +21,8 @@ func (r *recorder) create(path string) (err error) {
 	o.Begin = r.beginFile
 	r.stacks, r.functions, r.objects = map[string]*stack{}, objects.Functions{}, r.newObjects()
 	if r.ends = nil; r.program.layout.PollFDSeq != 0 && r.threads == nil {
-		r.ends = newFarEnds()
+		r.ends = &farEnds{pages: map[uint64]bool{}, known: map[uint64]*descriptor{}, pending: map[uint64]*descriptor{}}
 	}
-	r.variables = map[uint64]session.Variable{}
 	o.Failed = func(err error) { r.failed.CompareAndSwap(nil, &err) }
 	r.w, err = rotate.Create(path, o)
 	r.number = 1
@@ -91,11 +89,17 @@ const progressEvery = 200 * time.Millisecond
 
 // flush writes what a tick has found.
 func (r *recorder) flush() error {
+	r.name(r.named.Fresh)
+	records := tachyon.Records{Objects: r.named.Fresh, Goroutines: r.told}
+	if r.now-r.progressed >= progressEvery {
+		r.progressed = r.now
+		s := r.session(r.number, r.part)
+		records.Progress = &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts,
+			Objects: s.Objects, FarEndsUnknown: s.FarEndsUnknown, ObjectsUnnamed: s.ObjectsUnnamed}
+	}
 	var err error // the writer keeps its first one
-	if len(r.named.Fresh) > 0 {
-		r.name(r.named.Fresh)
-		err = r.w.WriteRecords(&tachyon.Records{Objects: r.named.Fresh})
-		r.named.Fresh = r.named.Fresh[:0]
+	if len(records.Objects) > 0 || len(r.told) > 0 || records.Progress != nil {
+		err = r.w.WriteRecords(&records)
 	}
 	n, failed := r.w.WriteBatch(r.batch)
 	r.Samples += int64(n)
@@ -103,21 +107,11 @@ func (r *recorder) flush() error {
 		r.Dropped += int64(len(r.batch) - n)
 		r.Unwritten += r.now - r.before
 	}
-	records := tachyon.Records{Goroutines: r.told}
-	if r.now-r.progressed >= progressEvery {
-		r.progressed = r.now
-		s := r.session(r.number, r.part)
-		records.Progress = &tachyon.Progress{Duration: s.Duration, Source: s.Source, SourceReason: s.SourceReason, RateReached: s.RateReached, Counts: s.Counts,
-			Objects: s.Objects, FarEndsUnknown: s.FarEndsUnknown, ObjectsUnnamed: s.ObjectsUnnamed}
-	}
-	if err == nil && (len(r.told) > 0 || records.Progress != nil) {
-		err = r.w.WriteRecords(&records)
-	}
 	for _, id := range r.gone {
 		err = cmp.Or(err, r.w.Forget(id, tachyon.User))
 	}
 	clear(r.told)
-	r.batch, r.told, r.gone = r.batch[:0], r.told[:0], r.gone[:0]
+	r.batch, r.told, r.gone, r.named.Fresh = r.batch[:0], r.told[:0], r.gone[:0], r.named.Fresh[:0]
 	return err
 }
 

@@ -3,7 +3,7 @@
 package attach
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze/instant"
 	"github.com/gotach/profiler/internal/goruntime"
+	"golang.org/x/sys/unix"
 )
 
 // functions are the program's own tables of functions (pclntab), of Go 1.18 and later. They are in
@@ -55,57 +56,41 @@ const maxPlaces = 1 << 18
 // maxTables bounds the tables of all modules, in bytes.
 const maxTables = 512 << 20
 
-// follow adds the module whose runtime.moduledata is at an address, and those after it in the
-// runtime's list.
-func (t *functions) follow(at uint64) error {
-	for at != 0 {
-		b, err := t.mem.bytes(at, uint64(t.layout.ModNext)+8)
-		if err != nil {
-			return err
-		}
-		word := func(off uintptr) uint64 { return le.Uint64(b[off:]) }
-		m := &module{text: word(t.layout.ModText), etext: word(t.layout.ModEText), gofunc: word(t.layout.ModGoFunc)}
-		t.next, at = at+uint64(t.layout.ModNext), word(t.layout.ModNext)
-		tables, size := word(0), word(t.layout.ModPCLNTable)+word(t.layout.ModPCLNTable+8)-word(0)
-		if t.size += size; size > maxTables || t.size > maxTables {
-			return fmt.Errorf("its tables of functions have %d bytes", size)
-		}
-		data := make([]byte, size)
-		if err := t.mem.read(tables, data); err != nil {
-			return err
-		}
-		if err := m.init(data); err != nil {
-			return err
-		}
-		t.modules = append(t.modules, m)
+// add adds the module whose runtime.moduledata is at an address.
+func (t *functions) add(at uint64) error {
+	l := t.layout
+	b, err := t.mem.bytes(at, uint64(l.ModNext))
+	if err != nil {
+		return err
 	}
-	return nil
+	word := func(off uintptr) uint64 { return le.Uint64(b[off:]) }
+	m := &module{text: word(l.ModText), etext: word(l.ModEText), gofunc: word(l.ModGoFunc)}
+	tables, size := word(0), word(l.ModPCLNTable)+word(l.ModPCLNTable+8)-word(0)
+	if t.size += size; size > maxTables || t.size > maxTables {
+		return fmt.Errorf("its tables of functions have %d bytes", size)
+	}
+	data := make([]byte, size)
+	err = cmp.Or(t.mem.read(tables, data), m.init(data))
+	if err == nil {
+		t.modules, t.next = append(t.modules, m), at+uint64(l.ModNext)
+	}
+	return err
 }
 
-// module returns the one that has the code at an address, nil if there is none. A plugin may have
-// been loaded just now.
+// module returns the one that has the code at an address, nil if there is none. It adds those that
+// come next in the runtime's list: a plugin may have been loaded just now.
 func (t *functions) module(pc uint64) *module {
-	for known := 0; ; {
-		for _, m := range t.modules[known:] {
-			if pc >= m.text && pc < m.etext {
-				return m
+	for i := 0; ; i++ {
+		if i == len(t.modules) {
+			next, _ := t.mem.word(t.next) // nothing is at 0
+			if next == 0 || t.add(next) != nil {
+				return nil
 			}
 		}
-		known = len(t.modules)
-		next, err := t.mem.word(t.next)
-		if err != nil || next == 0 || t.follow(next) != nil || len(t.modules) == known {
-			return nil
+		if m := t.modules[i]; pc >= m.text && pc < m.etext {
+			return m
 		}
 	}
-}
-
-// function returns module, runtime._func and entry of the function that has an address, 0 if there
-// is none.
-func (t *functions) function(pc uintptr) (m *module, at, entry uintptr) {
-	if m = t.module(uint64(pc)); m != nil {
-		at, entry = m.code.Find(&t.layout.Offsets, pc)
-	}
-	return m, at, entry
 }
 
 func (m *module) init(d []byte) error {
@@ -151,37 +136,37 @@ func (t *functions) at(pc uint64) *place {
 // maxText bounds a name, in bytes.
 const maxText = 1 << 16
 
-// text returns the name at an offset, "" if it does not end.
+// text returns the name at an offset.
 func text(table []byte, at int32) string {
 	if at < 0 || int(at) >= len(table) {
 		return "?"
 	}
 	table = table[at:]
-	table = table[:min(len(table), maxText)]
-	return string(table[:max(bytes.IndexByte(table, 0), 0)])
+	return unix.ByteSliceToString(table[:min(len(table), maxText)])
 }
 
 // line returns file and line of an address in a function, whose runtime._func and entry are given.
 func (m *module) line(l *goruntime.Layout, f []byte, entry, pc uintptr) (file string, line int32) {
 	line, _ = m.code.Value(le.Uint32(f[24:]), entry, pc)
-	if n, ok := m.code.Value(le.Uint32(f[20:]), entry, pc); ok && n >= 0 {
-		unit := uint64(le.Uint32(f[l.FuncNPCData+4:])) + uint64(n)
-		if unit*4+4 <= uint64(len(m.units)) {
-			if at := le.Uint32(m.units[unit*4:]); at != ^uint32(0) {
-				file = text(m.files, int32(at))
-			}
-		}
+	n, ok := m.code.Value(le.Uint32(f[20:]), entry, pc)
+	at := (uint64(le.Uint32(f[l.FuncNPCData+4:])) + uint64(n)) * 4
+	if ok && n >= 0 && at+4 <= uint64(len(m.units)) && le.Uint32(m.units[at:]) != ^uint32(0) {
+		file = text(m.files, int32(le.Uint32(m.units[at:])))
 	}
 	return file, line
 }
 
 func (t *functions) find(pc uint64) *place {
 	p, l := &place{}, t.layout
+	m := cmp.Or(t.module(pc), t.module(pc-1))
+	if m == nil {
+		return p
+	}
 	call := uintptr(pc)
-	m, at, entry := t.function(call)
+	at, entry := m.code.Find(&l.Offsets, call)
 	if at == 0 || call != entry {
 		call--
-		if m, at, entry = t.function(call); at == 0 {
+		if at, entry = m.code.Find(&l.Offsets, call); at == 0 {
 			return p
 		}
 	}

@@ -4,6 +4,7 @@ package attach
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gotach/profiler/internal/analyze/instant"
 	"github.com/gotach/profiler/internal/goruntime"
+	"golang.org/x/sys/unix"
 )
 
 // A head is what is read of a runtime.g. A goroutine that has the same motion as before has not run
@@ -21,12 +23,13 @@ type head struct {
 	parent, gopc, start uint64
 	labels, waiting     uint64
 	bubble              bool
+	held                bool // by the collector, which perhaps moves its stack; in a core nothing moves
 }
 
 type motion struct {
 	id     uint64
 	sp, pc uint64 // where it goes on; of a running goroutine it is not known
-	status uint32 // with GScan
+	status uint32 // without GScan
 	reason uint8
 	seq    uint8 // counts how often it stopped running
 }
@@ -40,7 +43,7 @@ func parse(b []byte, l *goruntime.Layout) (h head) {
 	word := func(off uintptr) uint64 { return le.Uint64(b[off:]) }
 	h.motion, h.since = motionOf(b, l), word(l.GWaitSince)
 	h.lo, h.hi = word(l.GStackLo), word(l.GStackHi)
-	if h.status&^goruntime.GScan != goruntime.GSyscall {
+	if h.held = le.Uint32(b[l.GStatus:])&goruntime.GScan != 0; h.status != goruntime.GSyscall {
 		h.lr = word(l.GSchedLR)
 	}
 	h.gopc, h.start, h.labels, h.waiting = word(l.GGoPC), word(l.GStartPC), word(l.GLabels), word(l.GWaiting)
@@ -52,8 +55,8 @@ func parse(b []byte, l *goruntime.Layout) (h head) {
 }
 
 func motionOf(b []byte, l *goruntime.Layout) motion {
-	m := motion{id: le.Uint64(b[l.GID:]), status: le.Uint32(b[l.GStatus:]), reason: b[l.GWaitReason], seq: b[l.GTrackingSeq]}
-	if m.status&^goruntime.GScan == goruntime.GSyscall {
+	m := motion{id: le.Uint64(b[l.GID:]), status: le.Uint32(b[l.GStatus:]) &^ goruntime.GScan, reason: b[l.GWaitReason], seq: b[l.GTrackingSeq]}
+	if m.status == goruntime.GSyscall {
 		m.sp, m.pc = le.Uint64(b[l.GSyscallSP:]), le.Uint64(b[l.GSyscallPC:])
 	} else {
 		m.sp, m.pc = le.Uint64(b[l.GSchedSP:]), le.Uint64(b[l.GSchedPC:])
@@ -69,23 +72,15 @@ func (p *Process) headOf(g uint64) (h head) {
 	return h
 }
 
-// plain returns the status without GScan.
-func (h *head) plain() uint32 { return h.status &^ goruntime.GScan }
-
-// scanned reports whether the collector holds a goroutine, and perhaps moves its stack. In a core
-// nothing moves.
-func (p *Process) scanned(h *head) bool { return p.threads == nil && h.status&goruntime.GScan != 0 }
-
 // running reports whether the stack is in use by a thread, so that it cannot be read.
 func (h *head) running() bool {
-	s := h.plain()
-	return s == goruntime.GRunning || s == goruntime.GCopying
+	return h.status == goruntime.GRunning || h.status == goruntime.GCopying
 }
 
 // onSystemStack reports whether a goroutine uses the CPU on the system stack, as in a GC assist,
 // although its status is waiting: the wait reason shows that.
 func (h *head) onSystemStack(l *goruntime.Layout) bool {
-	return h.plain() == goruntime.GWaiting && l.System>>(h.reason&63)&1 != 0
+	return h.status == goruntime.GWaiting && l.System>>(h.reason&63)&1 != 0
 }
 
 // refresh reads the runtime's list of goroutines, and reports whether it has grown. The list and
@@ -98,10 +93,12 @@ func (p *Process) refresh() (grown bool, err error) {
 			return false, err
 		}
 		array, n, c := le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:])
-		if n == uint64(len(p.gs)) {
+		switch known := uint64(len(p.gs)); {
+		case n == known:
 			return false, nil
-		}
-		if n < uint64(len(p.gs)) || n > c || n > 1<<24 { // nonsense, as after an exec
+		case n < known: // the list never gets shorter: it is that of another program
+			return false, unix.EFAULT
+		case n > c, n > 1<<24:
 			continue
 		}
 		list := make([]byte, n*8)
@@ -113,9 +110,7 @@ func (p *Process) refresh() (grown bool, err error) {
 			continue
 		}
 		gs := make([]uint64, n)
-		for i := range gs {
-			gs[i] = le.Uint64(list[i*8:])
-		}
+		_, _ = binary.Decode(list, le, gs)
 		slices.Sort(gs)
 		if gs[0] < 4096 || gs[n-1]>>56 != 0 {
 			continue // the runtime has not written an entry yet, or it is nonsense
@@ -137,7 +132,8 @@ func (p *Process) heads(indices []int, each func(i int, b []byte)) error {
 type walk struct {
 	index int // in gs
 	head  head
-	ok    bool     // head and stack are those of one instant
+	want  uint64   // bytes of its stack that are read at most
+	ok    bool     // head and calls are those of one instant
 	pcs   []uint64 // its calls; nil: it runs
 
 	objects []uint64 // addresses of what it waits for
@@ -153,82 +149,54 @@ const mostCalls, callsOfLabel = 1 << 25, 64
 var errCalls = errors.New("its goroutines have more calls than can be kept")
 
 const (
-	firstRead = 1024 // how much of a stack is read at first. Most stacks that wait are shorter.
-	fewTries  = 4    // to read a goroutine that moves, in a tick
-	manyTries = 80   // where there is only one reading
+	firstRead = 1024    // how much of a stack is read at first. Most stacks that wait are shorter.
+	mostStack = 1 << 24 // how much is read then
+	fewTries  = 4       // to read a goroutine that moves, in a tick
+	manyTries = 80      // where there is only one reading
 )
 
 // walks reads goroutines again, each with its stack between two readings of its head. If these are
 // the same, and the stack is where the head says, that is what the goroutine did at that instant;
 // if not, the goroutine is tried again. It does so with those that run too: otherwise goroutines
 // would be found running too often, because a system call that ends meanwhile would count as
-// running, and one that begins would not count. A goroutine is read at most so many times.
+// running, and one that begins would not count. A goroutine is read at most so many times. Those
+// that are ok already are left as they are.
 func (p *Process) walks(list []walk, most int) error {
-	l := p.program.layout
-	size := headSize(l)
-	want := make([]uint64, len(list)) // bytes of the stack
-	tries := make([]int, len(list))
-	aim := func(i int) {
-		h := &list[i].head
-		if want[i] = 0; !h.running() && h.sp >= h.lo && h.sp < h.hi {
-			want[i] = min(firstRead, h.hi-h.sp)
+	var left []int
+	for i := range list {
+		if list[i].want = firstRead; !list[i].ok {
+			left = append(left, i)
 		}
 	}
-	left, calls := make([]int, len(list)), 0
-	for i := range list {
-		left[i] = i
-		aim(i)
-	}
-	for len(left) > 0 {
+	for calls := 0; len(left) > 0 && most > 0; most-- {
 		var more []int
-		err := p.gather(left, func(i int) {
-			g := p.gs[list[i].index]
-			if p.ask(g, size); want[i] > 0 {
-				p.ask(list[i].head.sp, int(want[i]))
-				p.ask(g, size)
-			}
-		}, func(i int) {
-			if calls > cmp.Or(p.most, mostCalls) {
+		err := p.together(list, left, func(i int) (uint64, int) { return list[i].stack() }, func(i int, h head, stack []byte) {
+			w := &list[i]
+			before, pcs, end := w.head, []uint64(nil), broken
+			if w.head = h; calls > cmp.Or(p.most, mostCalls) {
 				return
 			}
-			w := &list[i]
-			before := w.head
-			w.head = parse(p.next(size), l)
-			if want[i] > 0 {
-				stack := p.next(int(want[i]))
-				again := parse(p.next(size), l)
-				same := again.motion == w.head.motion && again.lo == w.head.lo && again.hi == w.head.hi
-				w.head = again
-				if same && before.sp == again.sp && before.lo == again.lo && before.hi == again.hi && !again.running() && !p.scanned(&again) {
-					pcs, end := p.program.funcs.unwind(make([]uint64, 0, 16), &w.head, stack)
-					switch {
-					case end == whole:
-						w.pcs, w.ok = pcs, true
-						if p.ends != nil && p.state(&w.head) == goruntime.IOWait {
-							w.poll = p.pollDesc(p.gs[w.index], stack)
-						}
-						calls += len(pcs)
-						return
-					case end == short && want[i] < again.hi-again.sp && want[i] < 1<<24:
-						want[i] = min(want[i]*16, again.hi-again.sp)
-						more = append(more, i)
-						return
-					}
-				}
+			if len(stack) > 0 && before.sp == h.sp && before.lo == h.lo && before.hi == h.hi && !h.running() && (!h.held || p.threads != nil) {
+				pcs, end = p.program.funcs.unwind(make([]uint64, 0, 16), &h, stack)
 			}
-			tries[i]++
 			switch {
-			case w.head.id != before.id || !goruntime.Alive(w.head.status):
-			case w.head.running():
-				w.ok = true
-				if p.threads != nil || p.Pauses {
-					w.pcs = p.stopped(p.gs[w.index], w.head)
-					calls += len(w.pcs)
+			case h.id != before.id, !goruntime.Alive(h.status):
+			case end == whole:
+				w.pcs, w.ok = pcs, true
+				if p.ends != nil && p.state(&h) == goruntime.IOWait {
+					w.poll = p.pollDesc(p.gs[w.index], stack)
 				}
-			case tries[i] < most:
-				aim(i)
+			case h.running():
+				if w.ok = true; p.threads != nil || p.Pauses {
+					w.pcs = p.stopped(p.gs[w.index], h)
+				}
+			default:
+				if end == short {
+					w.want = mostStack
+				}
 				more = append(more, i)
 			}
+			calls += len(w.pcs)
 		})
 		if err == nil && calls > cmp.Or(p.most, mostCalls) {
 			err = errCalls
@@ -241,9 +209,39 @@ func (p *Process) walks(list []walk, most int) error {
 	return nil
 }
 
+// stack returns which part of its stack is read, none of a goroutine that runs.
+func (w *walk) stack() (addr uint64, size int) {
+	if h := &w.head; !h.running() && h.has(h.sp) {
+		addr, size = h.sp, int(min(w.want, h.hi-h.sp))
+	}
+	return addr, size
+}
+
+// together reads pieces of memory that goroutines, given by their places in the list, have
+// addresses of, each between two readings of the head of its goroutine. It calls each with the head
+// and the piece, which is nil if the goroutine has moved meanwhile.
+func (p *Process) together(list []walk, left []int, at func(i int) (addr uint64, size int), each func(i int, h head, piece []byte)) error {
+	l := p.program.layout
+	ofHead := headSize(l)
+	return p.gather(left, func(i int) {
+		g := p.gs[list[i].index]
+		p.ask(g, ofHead)
+		p.ask(at(i))
+		p.ask(g, ofHead)
+	}, func(i int) {
+		_, size := at(i)
+		before, piece, h := parse(p.next(ofHead), l), p.next(size), parse(p.next(ofHead), l)
+		if before.held = h.held; before != h {
+			piece = nil
+		}
+		each(i, h, piece)
+	})
+}
+
 // Goroutines returns what all goroutines do now, without those of the runtime, ascending by id. It
 // also returns the number of those that moved each time that they were read.
 func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
+	defer p.traces()()
 	if _, err := p.refresh(); err != nil {
 		return nil, 0, err
 	}
@@ -258,9 +256,7 @@ func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 		}
 	})
 	if err == nil {
-		end := p.traces()
 		err = p.walks(list, manyTries)
-		end()
 	}
 	if err != nil {
 		return nil, 0, err
@@ -277,7 +273,7 @@ func (p *Process) Goroutines() (out []instant.Goroutine, moved int, err error) {
 		if w := &list[i]; w.ok {
 			h := &w.head
 			g := instant.Goroutine{ID: h.id, Parent: h.parent, State: p.state(h), Frames: p.program.funcs.frames(w.pcs), Labels: p.labels(p.gs[w.index], h.labels)}
-			if h.since != 0 && h.plain() == goruntime.GWaiting {
+			if h.since != 0 && h.status == goruntime.GWaiting {
 				g.Waited = max(0, now-time.Duration(h.since))
 			}
 			if by := p.creator(h.gopc); h.id != 1 && by.Func != "" {
@@ -313,7 +309,7 @@ func (p *Process) system(h *head) bool {
 
 // state returns a goroutine's state as the runtime prints it.
 func (p *Process) state(h *head) string {
-	switch h.plain() {
+	switch h.status {
 	case goruntime.GRunning, goruntime.GCopying:
 		return "running"
 	case goruntime.GSyscall:
@@ -337,18 +333,9 @@ func (p *Process) labels(g, ptr uint64) map[string]string {
 	if ptr == 0 || p.program.minor < 24 {
 		return nil
 	}
-	out, err := p.labelList(ptr)
-	if now, again := p.word(g + uint64(p.program.layout.GLabels)); err != nil || again != nil || now != ptr {
-		return nil
-	}
-	return out
-}
-
-// labelList reads a slice of pairs of strings.
-func (p *Process) labelList(ptr uint64) (map[string]string, error) {
 	b, err := p.bytes(ptr, 16)
 	if err == nil {
-		b, err = p.slice(b, 32, maxLabels)
+		b, err = p.slice(b, 32, maxLabels) // of pairs of strings
 	}
 	out := map[string]string{}
 	for ; err == nil && len(b) > 0; b = b[32:] {
@@ -358,5 +345,8 @@ func (p *Process) labelList(ptr uint64) (map[string]string, error) {
 		}
 		out[string(key)] = string(value)
 	}
-	return out, err
+	if now, again := p.word(g + uint64(p.program.layout.GLabels)); err != nil || again != nil || now != ptr {
+		return nil
+	}
+	return out
 }

@@ -37,6 +37,7 @@ type known struct {
 	parent      uint64
 	gopc        uint64 // its go statement
 	debts       []debt
+	owes        time.Duration // all of them
 	balance     *nocore.Balance
 	ran         []uint32 // where it ran last
 	call        []uint32 // where it was in a system call last
@@ -48,8 +49,8 @@ func (r *recorder) begin(k *known, h *head) {
 	if k.seen > 0 { // there was none at a look before that tick: on average it began halfway
 		last -= (last - k.seen) / 2
 	}
-	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: last, start: h.start, parent: h.parent, gopc: h.gopc, debts: k.debts, balance: r.balances.Of(h.gopc)}
-	if h.since != 0 && h.plain() == goruntime.GWaiting {
+	*k = known{motion: h.motion, interpreter: tachyon.User, live: true, index: k.index, since: r.now, last: last, start: h.start, parent: h.parent, gopc: h.gopc, debts: k.debts, owes: k.owes, balance: r.balances.Of(h.gopc)}
+	if h.since != 0 && h.status == goruntime.GWaiting {
 		k.since = min(r.now, time.Duration(h.since)-r.began) // at least
 	}
 	if h.id == 1 {
@@ -86,7 +87,7 @@ func (r *recorder) end(k *known) {
 		r.repay(k)
 	}
 	if k.runs && !k.sampled { // no other look has found it
-		r.add(k, tachyon.HasGIL, k.since, r.running(k.start))
+		r.add(k, tachyon.HasGIL, k.since, r.running(k.start).ids)
 	}
 	r.forgive(k)
 	if k.told {
@@ -105,16 +106,12 @@ func (r *recorder) relabel(g uint64, k *known, h *head) {
 	}
 }
 
-// emit adds a sample of a goroutine, unless it has one of this tick.
-func (r *recorder) emit(k *known, status tachyon.Status) {
-	if k.last < r.now || !k.sampled {
-		r.add(k, status, r.now, k.stack)
-	}
-}
-
-// add adds a sample of a goroutine that stands for its time since the one before, or since the tick
-// before the first.
+// add adds a sample of a goroutine that stands for its time since the one before, if that is
+// earlier, or since the tick before the first.
 func (r *recorder) add(k *known, status tachyon.Status, at time.Duration, stack []uint32) {
+	if k.sampled && at <= k.last {
+		return
+	}
 	r.tell(k, at)
 	if k.object != nil {
 		r.named.Use(k.object)
@@ -146,6 +143,7 @@ const (
 // rested sets when goroutine i of gs, which did not change, is looked at next.
 func (r *recorder) rested(i int) {
 	k := r.list[i]
+	k.seen = r.now
 	age := r.now - k.since
 	grid := max(maxRest, maxTicks*r.o.Interval)
 	for grid > age/restPart && grid > time.Millisecond {
@@ -159,14 +157,29 @@ func (r *recorder) rested(i int) {
 // last look.
 func (r *recorder) unmoved(k *known, b []byte) bool {
 	l := r.program.layout
-	return k.live && !k.runs && k.stack != nil && le.Uint32(b[l.GStatus:]) != goruntime.GRunning && motionOf(b, l) == k.motion && le.Uint64(b[l.GLabels:]) == k.labels
+	return k.live && !k.runs && k.stack != nil && k.motion.status != goruntime.GRunning && motionOf(b, l) == k.motion && le.Uint64(b[l.GLabels:]) == k.labels
+}
+
+// calls returns the calls of a goroutine that is runnable and has not run since its last look, or
+// not at all, nil if it has or does something else. It may run by the time that its stack is read:
+// then it would count as waiting too often, as only the ends of such times would be missed.
+func (k *known) calls(h *head) []uint64 {
+	m := h.motion
+	m.status, m.reason = goruntime.GWaiting, k.motion.reason
+	switch {
+	case h.status != goruntime.GRunnable:
+	case h.pc == h.start:
+		return []uint64{h.pc}
+	case !k.runs && k.plain != nil && m == k.motion:
+		return k.plain.pcs
+	}
+	return nil
 }
 
 // rests is told that goroutine i has not run since its last look.
 func (r *recorder) rests(i int) {
 	k := r.list[i]
 	r.rested(i)
-	k.seen = r.now
 	if r.now < k.beat && !r.all {
 		return
 	}
@@ -180,7 +193,7 @@ func (r *recorder) rests(i int) {
 	if r.all { // else later, when it has run again: a sample of what it did before the rest would say that it does so after it
 		r.repay(k)
 	}
-	r.emit(k, k.status)
+	r.add(k, k.status, r.now, k.stack)
 	every := min(max(r.now-k.since, firstBeat), lastBeat)
 	k.beat = r.now + every - every*time.Duration(i/block%phases)/(4*phases)
 }

@@ -49,13 +49,10 @@ func (m *memory) pieces(b []byte, from []unix.RemoteIovec) error {
 			err = e
 		}
 	}
-	if err != nil {
-		return err
+	if err == nil && n < len(b) {
+		err = fmt.Errorf("%w: read %d of %d bytes of process %d", unix.EFAULT, n, len(b), m.pid)
 	}
-	if n < len(b) {
-		return fmt.Errorf("%w: read %d of %d bytes of process %d", unix.EFAULT, n, len(b), m.pid)
-	}
-	return nil
+	return err
 }
 
 // mostRead is the most bytes that gather reads at once, and near the most between two pieces that

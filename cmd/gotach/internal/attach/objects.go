@@ -3,7 +3,6 @@
 package attach
 
 import (
-	"maps"
 	"os"
 	"slices"
 
@@ -12,29 +11,6 @@ import (
 	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/tachyon"
 )
-
-// together reads pieces of memory that waiting goroutines, given by their places in the list, have
-// addresses of, and after each piece the head of its goroutine again. It calls each with a piece,
-// or with nil if it cannot be read, or if the goroutine has moved since its stack was read.
-func (p *Process) together(list []walk, left []int, size int, at func(i int) uint64, each func(i int, piece []byte)) {
-	headSize := headSize(p.program.layout)
-	for part := range slices.Chunk(left, maxPieces/4) {
-		if p.gather(part, func(i int) {
-			p.ask(at(i), size)
-			p.ask(p.gs[list[i].index], headSize)
-		}, func(i int) {
-			piece, h := p.next(size), parse(p.next(headSize), p.program.layout)
-			if h.status = h.plain(); h.motion != list[i].head.motion || h.waiting != list[i].head.waiting {
-				piece = nil
-			}
-			each(i, piece)
-		}) != nil {
-			for _, i := range part {
-				each(i, nil)
-			}
-		}
-	}
-}
 
 // objectsOf reads the addresses of what goroutines wait for, as the native source does
 // (sampler/internal/native/objects.go): from the runtime.sudog at g.waiting, of a select one for
@@ -46,16 +22,16 @@ func (p *Process) objectsOf(list []walk) {
 	var left []int
 	for i := range list {
 		h := &list[i].head
-		if list[i].pcs != nil && h.plain() == goruntime.GWaiting && (sets.Elem|sets.Channel|sets.Choice)>>(h.reason&63)&1 != 0 && h.waiting >= 4096 {
+		if list[i].pcs != nil && h.status == goruntime.GWaiting && (sets.Elem|sets.Channel|sets.Choice)>>(h.reason&63)&1 != 0 && h.waiting >= 4096 {
 			next[i] = h.waiting
 			left = append(left, i)
 		}
 	}
 	for n := 0; n < objects.MaxObjects && len(left) > 0; n++ {
 		var more []int
-		p.together(list, left, size, func(i int) uint64 { return next[i] }, func(i int, b []byte) {
+		if p.together(list, left, func(i int) (uint64, int) { return next[i], size }, func(i int, h head, b []byte) {
 			w := &list[i]
-			if b == nil {
+			if b == nil || h.motion != w.head.motion || h.waiting != w.head.waiting {
 				w.objects = nil
 				return
 			}
@@ -69,7 +45,12 @@ func (p *Process) objectsOf(list []walk) {
 			if next[i] = le.Uint64(b[l.SudogWaitLink:]); next[i] >= 4096 && sets.Choice>>(w.head.reason&63)&1 != 0 {
 				more = append(more, i)
 			}
-		})
+		}) != nil {
+			for _, i := range left {
+				list[i].objects = nil
+			}
+			return
+		}
 		left = more
 	}
 }
@@ -99,11 +80,8 @@ func (r *recorder) capacity(w objects.Waiter, channel uint64) int64 {
 // waitsFor notes what a goroutine waits for, and returns its stack with the number of that.
 func (r *recorder) waitsFor(k *known, w *walk, s *stack) []uint32 {
 	k.plain, k.objects, k.file = s, w.objects, w.file
-	switch {
-	case k.file != nil:
+	if k.file != nil {
 		return r.numbered(k, r.objects.Named(k.file.kind, k.file.name))
-	case len(w.objects) == 0:
-		return r.numbered(k, nil)
 	}
 	kind := objects.Kind(r.program.layout.WaitKind(int(w.head.reason)).Kind, s.rwMutex)
 	return r.numbered(k, r.objects.Wait(objects.Waiter{ID: k.id, G: uintptr(r.gs[w.index])}, kind, w.objects, s.callers))
@@ -129,28 +107,28 @@ func (r *recorder) numbered(k *known, x *objects.Object) []uint32 {
 }
 
 // name names objects that are variables of the program, if its file has symbols. It is read for
-// each such object that is new, which are few.
+// each such object that is new to a file, which are few.
 func (r *recorder) name(list []tachyon.Object) {
 	var addrs []uint64
 	for i := range list {
-		if _, known := r.variables[list[i].Static]; list[i].Static != 0 && !known {
+		if list[i].Static != 0 {
 			addrs = append(addrs, list[i].Static)
 		}
 	}
-	if len(addrs) > 0 && r.unnamed == "" {
-		f, err := os.Open(r.program.file)
-		if err == nil {
-			var found map[uint64]session.Variable
-			found, err = session.Variables(f, addrs)
-			maps.Copy(r.variables, found)
-			_ = f.Close()
-		}
-		if err != nil {
-			r.unnamed = err.Error()
-		}
+	if len(addrs) == 0 || r.unnamed != "" {
+		return
+	}
+	f, err := os.Open(r.program.file)
+	var found map[uint64]session.Variable
+	if err == nil {
+		found, err = session.Variables(f, addrs)
+		_ = f.Close()
+	}
+	if err != nil {
+		r.unnamed = err.Error()
 	}
 	for i := range list {
-		v := r.variables[list[i].Static]
+		v := found[list[i].Static]
 		list[i].Symbol, list[i].Offset = v.Name, v.Offset
 	}
 }

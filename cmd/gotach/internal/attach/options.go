@@ -17,7 +17,7 @@ type Options struct {
 	Budget   float64                                         // what it may cost, in percent of the machine's CPU
 	Rotate   rotate.Options                                  // Every, Bytes, Keep and KeepBytes
 	Progress func(ticks int64, d time.Duration, path string) // called after each tick, with the file that is written
-	noPerf   bool                                            // for tests: as if perf events were refused
+	refused  error                                           // for tests: what the kernel says to perf events
 }
 
 // A Recording says how recording went.

@@ -3,12 +3,13 @@
 package attach
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"strconv"
-	"strings"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -24,8 +25,7 @@ type perf struct {
 	attr     unix.PerfEventAttr
 	period   time.Duration
 	threads  map[int]*thread
-	links    uint64        // of the folder of threads, their number plus 2
-	listed   time.Duration // when the folder was read
+	due      time.Duration // when threads are listed again
 	records  []byte
 	chain    []uint64
 	inKernel bool // samples are taken in the kernel too
@@ -61,13 +61,14 @@ const (
 	// figure was more exact. Each time that the kernel switches to the thread, it sets a timer for
 	// the next sample. The shorter the period, the more often that has to go to the hardware.
 	leastPeriod, mostPeriod = 4 * time.Millisecond, 10 * time.Millisecond
-	relist                  = 100 * time.Millisecond // how often threads are listed although their number is the same
+	// Threads are listed so often, but for at most a part of the time.
+	listEvery, listShare = 10 * time.Millisecond, 50
 )
 
-// openPerf begins to sample the threads of a process that is looked at at an interval. Its error
-// says that this is not allowed, or not possible.
-func openPerf(pid int, interval time.Duration) (*perf, error) {
-	p := &perf{pid: pid, period: min(max(interval, leastPeriod), mostPeriod), threads: map[int]*thread{}, inKernel: true}
+// openPerf begins to sample the threads of a process. Its error says why this is not possible, and
+// what helps. If the process has ended, it returns neither.
+func openPerf(pid int, o Options) (*perf, error) {
+	p := &perf{pid: pid, period: min(max(o.Interval, leastPeriod), mostPeriod), threads: map[int]*thread{}, inKernel: true}
 	p.attr = unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Sample: uint64(p.period),
 		Sample_type:      unix.PERF_SAMPLE_READ | unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
@@ -80,14 +81,17 @@ func openPerf(pid int, interval time.Duration) (*perf, error) {
 		p.attr.Bits |= unix.PerfBitExcludeKernel
 		fd, err = p.event(pid)
 	}
-	if err != nil {
-		return nil, err
+	_ = unix.Close(fd) // -1 if there is none
+	if err = cmp.Or(err, o.refused); err == nil {
+		err = p.list(true, 0)
 	}
-	_ = unix.Close(fd)
-	if err := p.list(true, 0); err != nil {
-		return nil, err
+	switch {
+	case err == nil:
+		return p, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):
+		return nil, nil
 	}
-	return p, nil
+	return nil, deniedPerf(err)
 }
 
 func (p *perf) event(tid int) (int, error) {
@@ -97,27 +101,21 @@ func (p *perf) event(tid int) (int, error) {
 // list finds threads that are new, and those that have ended. The CPU time of a new one counts from
 // its begin, of those at first from now on.
 func (p *perf) list(first bool, now time.Duration) error {
-	dir := fmt.Sprintf("/proc/%d/task", p.pid)
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return err
-	}
-	if uint64(st.Nlink) == p.links && now-p.listed < relist {
+	if now < p.due {
 		return nil
 	}
-	p.links, p.listed = uint64(st.Nlink), now
+	began := monotonic()
 	ids, err := tasks(p.pid)
 	if err != nil {
 		return err
 	}
-	there := make(map[int]bool, len(ids))
+	p.due = now + max(listEvery, listShare*(monotonic()-began))
 	for _, tid := range ids {
-		there[tid] = true
 		if p.threads[tid] != nil {
 			continue
 		}
 		t := &thread{}
-		t.stat, _ = unix.Open(fmt.Sprintf("%s/%d/schedstat", dir, tid), unix.O_RDONLY|unix.O_CLOEXEC, 0) // -1 after its end
+		t.stat, _ = unix.Open(fmt.Sprintf("/proc/%d/task/%d/schedstat", p.pid, tid), unix.O_RDONLY|unix.O_CLOEXEC, 0) // -1 after its end
 		if first {
 			t.given = t.clock()
 		}
@@ -129,7 +127,7 @@ func (p *perf) list(first bool, now time.Duration) error {
 		p.threads[tid] = t
 	}
 	for tid, t := range p.threads {
-		if !there[tid] {
+		if !slices.Contains(ids, tid) {
 			t.close()
 			delete(p.threads, tid)
 		}
@@ -138,12 +136,11 @@ func (p *perf) list(first bool, now time.Duration) error {
 }
 
 // clock returns the CPU time of a thread, 0 if it is not known, as after its end.
-func (t *thread) clock() time.Duration {
+func (t *thread) clock() (ns time.Duration) {
 	var b [64]byte
 	n, _ := unix.Pread(t.stat, b[:], 0)
-	used, _, _ := strings.Cut(string(b[:max(n, 0)]), " ")
-	ns, _ := strconv.ParseInt(used, 10, 64)
-	return time.Duration(ns)
+	_, _ = fmt.Sscan(string(b[:max(n, 0)]), &ns)
+	return ns
 }
 
 func (t *thread) close() {

@@ -55,9 +55,6 @@ func Open(ctx context.Context, pid int) (*Process, error) {
 
 func open(pid int) (*Process, error) {
 	p := &Process{PID: pid, memory: memory{pid: pid}}
-	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no process %d", pid)
-	}
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err == nil {
 		p.Name = strings.TrimSuffix(filepath.Base(name), " (deleted)")
@@ -71,7 +68,7 @@ func open(pid int) (*Process, error) {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOSYS):
 		return nil, denied(pid, err)
 	case errors.Is(err, fs.ErrNotExist) && name == "":
-		return nil, fmt.Errorf("process %d is one of the kernel's, or has ended", pid)
+		return nil, fmt.Errorf("there is no process %d, or it is one of the kernel's", pid)
 	case errors.Is(err, unix.ESRCH):
 		return nil, fmt.Errorf("process %d has ended", pid)
 	}
@@ -140,9 +137,9 @@ func (p *Process) ofLibrary() (found *program, err error) {
 func denied(pid int, err error) error {
 	what := fmt.Sprintf("process %d may not be read", pid)
 	_, itself := unix.ProcessVMReadv(os.Getpid(), nil, nil, 0)
-	caps, _ := strconv.ParseUint(statusField("self", "CapEff", 0), 16, 64)
+	caps, _ := strconv.ParseUint(statusField("self", "CapEff"), 16, 64)
 	yama := setting("yama/ptrace_scope")
-	uid, me := statusField(strconv.Itoa(pid), "Uid", 1), os.Geteuid()
+	uid, me := statusField(strconv.Itoa(pid), "Uid"), os.Geteuid()
 	var maps unix.Stat_t // the kernel has given it to root if dumpable is 0
 	hides := uid != "0" && unix.Stat(fmt.Sprintf("/proc/%d/maps", pid), &maps) == nil && maps.Uid == 0
 	switch {
@@ -163,7 +160,7 @@ func denied(pid int, err error) error {
 	case yama > 0:
 		return fmt.Errorf("%s: the kernel's Yama lets a process read only its own children (kernel.yama.ptrace_scope is %d); run gotach with sudo, or once: sudo sysctl kernel.yama.ptrace_scope=0", what, yama)
 	}
-	return fmt.Errorf("%s (%w); run gotach with sudo", what, errors.Unwrap(err))
+	return fmt.Errorf("%s (%w); run gotach with sudo", what, err)
 }
 
 // deniedPerf returns an error that says why there are no perf events, and what helps. err is the
@@ -180,9 +177,9 @@ func deniedPerf(err error) error {
 	return fmt.Errorf("%s here; in a container: docker run --cap-add PERFMON", what)
 }
 
-// statusField returns a value of a line of /proc/PID/status, the last one if there are not as many.
-// Of several user ids the one with index 1 counts.
-func statusField(pid, name string, index int) string {
+// statusField returns the last value of a line of /proc/PID/status. Of several user ids it is the
+// one that the kernel checks.
+func statusField(pid, name string) string {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%s/status", pid)) // it may have ended
 	_, rest, _ := strings.Cut(string(status), "\n"+name+":")
 	line, _, _ := strings.Cut(rest, "\n")
@@ -190,7 +187,7 @@ func statusField(pid, name string, index int) string {
 	if len(f) == 0 {
 		return ""
 	}
-	return f[min(index, len(f)-1)]
+	return f[len(f)-1]
 }
 
 // tasks returns the ids of the threads of a process that have not ended, and that of the first one

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gotach/profiler/internal/goruntime"
@@ -48,10 +47,7 @@ func (m *memory) load(file *os.File, name string, base, entry uint64) (*program,
 		return nil, ErrNotGo
 	}
 	p := &program{path: name, file: file.Name(), build: session.BuildID(file)}
-	bias := base // the address of link-time address 0
-	if base == 0 {
-		bias = entry - f.Entry
-	}
+	bias := cmp.Or(base, entry-f.Entry) // the address of link-time address 0
 	if p.info, err = buildinfo.Read(file); err != nil {
 		return nil, ErrNotGo
 	}
@@ -116,7 +112,7 @@ func (m *memory) findModule(p *program, data []span, table uint64) (variables []
 			return false
 		}
 		variables = []span{{at(l.ModBSS), at(l.ModEBSS)}, {at(l.ModData), at(l.ModEData)}}
-		err = p.funcs.follow(module)
+		err = p.funcs.add(module)
 		return true
 	})
 	if err = cmp.Or(errAt, err); err == nil && variables == nil {
@@ -168,11 +164,8 @@ func (m *memory) findLists(p *program, variables []span) error {
 	most, same := uint64(0), false
 	for _, at := range found {
 		b, err := m.bytes(at, 24)
-		if err != nil {
-			return err
-		}
 		switch c := le.Uint64(b[16:]); {
-		case !m.areGoroutines(b, p):
+		case err != nil, !m.areGoroutines(b, p):
 		case c > most:
 			p.allgs, most, same = at, c, false
 		case c == most:
@@ -197,10 +190,7 @@ func (m *memory) areGoroutines(slice []byte, p *program) bool {
 	size := uint64(headSize(l))
 	alive := false
 	for i := range min(n, some) {
-		g, err := m.word(array + i*8)
-		if err != nil || g < 4096 || g&7 != 0 || g>>56 != 0 {
-			return false
-		}
+		g, _ := m.word(array + i*8) // nothing is at 0
 		head, err := m.bytes(g, size)
 		if err != nil {
 			return false
@@ -208,15 +198,12 @@ func (m *memory) areGoroutines(slice []byte, p *program) bool {
 		h := parse(head, l)
 		n := h.hi - h.lo
 		stack := h.lo >= 4096 && h.hi > h.lo && n&(n-1) == 0 && n >= 2048
-		switch {
-		case h.plain() > goruntime.GDeadExtra, i == 0 && h.id != 1 && !p.inC:
-			return false
-		case !stack && (goruntime.Alive(h.status) || h.lo != 0 || i == 0 && !p.inC):
+		if h.status > goruntime.GDeadExtra || i == 0 && !p.inC && (h.id != 1 || !stack) || !stack && (goruntime.Alive(h.status) || h.lo != 0) {
 			return false
 		}
 		alive = alive || goruntime.Alive(h.status)
 	}
-	last, _ := m.word(array + (n-1)*8) // nothing is at 0
+	last, _ := m.word(array + (n-1)*8)
 	_, err := m.bytes(last, size)
 	return err == nil && alive
 }
@@ -259,10 +246,10 @@ func (p *Process) procs() (n int) {
 
 // layoutOf returns the layout for a version as the program's build information has it, such as
 // "go1.26.8", and its second number.
-func layoutOf(version string) (*goruntime.Layout, int, error) {
+func layoutOf(version string) (l *goruntime.Layout, minor int, err error) {
 	key := goruntime.Release(version)
-	if l := cmp.Or(goruntime.Layouts[key], older[key]); l != nil {
-		minor, err := strconv.Atoi(strings.TrimPrefix(key, "go1."))
+	if l = cmp.Or(goruntime.Layouts[key], older[key]); l != nil {
+		_, err = fmt.Sscanf(key, "go1.%d", &minor)
 		return l, minor, err
 	}
 	return nil, 0, fmt.Errorf("the runtime of Go version %q is not known here; Go 1.19 to 1.27 are", version)

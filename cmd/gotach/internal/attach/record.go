@@ -5,7 +5,6 @@ package attach
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 	"github.com/gotach/profiler/internal/own"
 	"github.com/gotach/profiler/internal/rotate"
 	"github.com/gotach/profiler/internal/rows"
-	"github.com/gotach/profiler/internal/session"
 	"github.com/gotach/profiler/sampler"
 	"github.com/gotach/profiler/tachyon"
 	"golang.org/x/sys/unix"
@@ -28,7 +26,6 @@ type recorder struct {
 	*Process
 	o      Options
 	w      *rotate.Writer
-	start  time.Time
 	began  time.Duration         // on the monotonic clock
 	procs  int                   // GOMAXPROCS of the program when it was looked at last
 	cpus   float64               // that it may use
@@ -52,11 +49,10 @@ type recorder struct {
 
 	functions objects.Functions
 	objects   *objects.List
-	named     objects.Told                // to this file
-	variables map[uint64]session.Variable // of the program's, by link-time address
-	unnamed   string                      // why there are none
-	sweeper   uint64                      // address of the g of the collector's
-	swept     motion                      // when it was seen last
+	named     objects.Told // to this file
+	unnamed   string       // why there are none
+	sweeper   uint64       // address of the g of the collector's
+	swept     motion       // when it was seen last
 	collected int64
 	batch     []tachyon.Sample
 	told      []tachyon.Goroutine
@@ -79,21 +75,12 @@ type recorder struct {
 // Record samples the process to a new file until ctx ends or the process does. In both cases the
 // file is finished. With Rotate it is one file after the other.
 func (p *Process) Record(ctx context.Context, path string, o Options) (*Recording, error) {
-	r := &recorder{Process: p, o: o, start: time.Now(), began: monotonic(), byG: map[uint64]*known{}}
-	r.base = uint64(r.start.UnixMicro())
-	r.cpus = sampler.CPUs(p.PID)
-	r.processCPU = r.cpuOf()
-	r.cpu = r.processCPU
-	switch {
-	case p.Pauses:
-	case o.noPerf:
-		r.NoPerf = deniedPerf(unix.EACCES)
-	default:
-		var err error
-		if r.perf, err = openPerf(p.PID, o.Interval); err == nil {
+	r := &recorder{Process: p, o: o, base: uint64(time.Now().UnixMicro()), began: monotonic(), byG: map[uint64]*known{}}
+	r.cpus, r.cpu = sampler.CPUs(p.PID), r.cpuOf()
+	r.processCPU = r.cpu
+	if !p.Pauses {
+		if r.perf, r.NoPerf = openPerf(p.PID, o); r.perf != nil {
 			defer r.perf.close()
-		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-			r.NoPerf = deniedPerf(err)
 		}
 	}
 	defer p.traces()()
@@ -106,14 +93,14 @@ func (p *Process) Record(ctx context.Context, path string, o Options) (*Recordin
 // run ticks. Its error is one of the file.
 func (r *recorder) run(ctx context.Context) error {
 	pace := pace{interval: r.o.Interval, share: r.o.Budget / 100 * float64(runtime.NumCPU()), cpu: ownCPU(), due: monotonic()}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for last := false; ; {
+	for wait := time.Duration(0); ; wait = pace.next() {
+		last := false
 		select {
 		case <-ctx.Done():
 			last = true
-		case <-timer.C:
+		case <-time.After(wait):
 		}
+		r.TicksForBudget = int64(pace.left)
 		r.before, r.now = r.now, max(monotonic()-r.began, r.now+time.Microsecond)
 		r.Duration = r.now
 		if err := r.step(last); err != nil || r.Ended != nil {
@@ -125,8 +112,6 @@ func (r *recorder) run(ctx context.Context) error {
 		if last {
 			return nil
 		}
-		timer.Reset(pace.next())
-		r.TicksForBudget = int64(pace.left)
 	}
 }
 
@@ -166,10 +151,8 @@ func (r *recorder) tick(end bool) error {
 		}
 		r.list, r.dueAt, r.spans = list, due, spans
 	}
-	if cpu := r.cpuOf(); cpu > r.cpu {
-		r.owed = min(r.owed+cpu-r.cpu, maxOwed)
-		r.cpu = cpu
-	}
+	cpu := max(r.cpu, r.cpuOf())
+	r.owed, r.cpu = min(r.owed+cpu-r.cpu, maxOwed), cpu
 	r.interrupts(end)
 	r.due = r.due[:0]
 	for i, at := range r.dueAt {
@@ -178,10 +161,10 @@ func (r *recorder) tick(end bool) error {
 		}
 	}
 	r.walks = r.walks[:0]
-	if err := r.heads(r.due, func(i int, b []byte) { r.look(i, b) }); err != nil {
-		return r.ended(err)
+	if err = r.heads(r.due, r.look); err == nil {
+		err = r.readAll()
 	}
-	if err := r.readAll(); err != nil {
+	if err != nil {
 		return r.ended(err)
 	}
 	if end {
@@ -195,9 +178,10 @@ func (r *recorder) tick(end bool) error {
 
 // ended returns why a process cannot be read any more.
 func (r *recorder) ended(err error) error {
-	// The first thread may be gone while another one goes on with another program.
-	for errors.Is(err, unix.ESRCH) {
-		if ids, _ := tasks(r.PID); len(ids) < 2 {
+	// The first thread may be gone: for an instant, while another one goes on with another program,
+	// or for good, in a program of C.
+	for range 100 {
+		if ids, _ := tasks(r.PID); !errors.Is(err, unix.ESRCH) || len(ids) < 2 {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -240,23 +224,21 @@ func (r *recorder) look(i int, b []byte) {
 		if !system {
 			r.forgive(k)
 		}
-		k.seen = r.now
 		r.rested(i)
 		return
 	}
-	scanned := r.scanned(&h)
-	h.status = h.plain()
 	if !k.live {
 		r.begin(k, &h)
 	}
 	if h.labels != k.labels {
 		r.relabel(r.gs[i], k, &h)
 	}
-	if scanned {
+	if h.held && r.threads == nil {
 		k.since = r.now
-	} else {
-		r.walks = append(r.walks, walk{index: i, head: h})
+		return
 	}
+	pcs := k.calls(&h)
+	r.walks = append(r.walks, walk{index: i, head: h, pcs: pcs, ok: pcs != nil})
 }
 
 // readAll reads the goroutines that look has found to have moved.
@@ -275,7 +257,7 @@ func (r *recorder) readAll() error {
 			r.Torn++
 			r.Dropped++
 			k.since = r.now
-		case w.pcs == nil, r.threads == nil && w.head.onSystemStack(r.program.layout):
+		case r.perf != nil && (w.pcs == nil || w.head.onSystemStack(r.program.layout)):
 			r.runs(k, &w.head)
 		default:
 			r.visited(k, w)
@@ -290,14 +272,8 @@ func (r *recorder) readAll() error {
 // used, it had no core. If it has stopped, the balance says how much of that time it had none.
 func (r *recorder) runs(k *known, h *head) {
 	r.woke(k)
-	h.status = h.plain()
 	same := k.runs && k.motion == h.motion
 	k.motion, k.since = h.motion, r.now
-	if r.perf == nil {
-		k.stack, k.status, k.plain, k.objects, k.file, k.object = r.ranAt(k), tachyon.HasGIL|k.status&tachyon.MainThread, nil, nil, nil, nil
-		r.emit(k, k.status|r.onCPU(k))
-		return
-	}
 	if k.sampled && !k.runs && r.before > k.last {
 		r.add(k, k.status, r.before, k.stack)
 	}
@@ -307,18 +283,11 @@ func (r *recorder) runs(k *known, h *head) {
 	if r.all {
 		open = r.now
 	}
-	if k.stack != nil && !same { // it waited, and then it ran
-		waited := open
-		for _, d := range k.debts {
-			waited -= d.cpu
-		}
-		if waited > k.last {
-			r.add(k, k.status, waited, k.stack)
-		}
+	if waited := open - k.owes; k.stack != nil && !same && waited > k.last { // it waited, and then it ran
+		r.add(k, k.status, waited, k.stack)
 	}
-	if r.repay(k); open > k.last {
-		r.noCore(k, open)
-	}
+	r.repay(k)
+	r.noCore(k, open)
 }
 
 // maxOwed bounds the CPU time that is made up for later: the runtime uses some without a goroutine.
@@ -344,7 +313,7 @@ func (r *recorder) visited(k *known, w *walk) {
 	s, status := r.stackOf(w)
 	status |= k.status & tachyon.MainThread
 	var moved tachyon.Status
-	if k.stack != nil && k.status == status && status&tachyon.Unknown == 0 && k.seq != w.head.seq && k.plain != nil && slices.Equal(k.plain.ids, s.ids) {
+	if k.stack != nil && k.status == status && status&(tachyon.Unknown|tachyon.HasGIL) == 0 && k.seq != w.head.seq && k.plain != nil && slices.Equal(k.plain.ids, s.ids) {
 		moved = tachyon.Moved
 	}
 	k.motion, k.status, k.runs = w.head.motion, status, false
@@ -357,5 +326,5 @@ func (r *recorder) visited(k *known, w *walk) {
 	}
 	r.repay(k)
 	r.noCore(k, min(r.now, k.last+k.balance.Due()))
-	r.emit(k, status|moved)
+	r.add(k, status|moved, r.now, k.stack)
 }

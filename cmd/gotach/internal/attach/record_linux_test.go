@@ -35,7 +35,7 @@ func recordTo(t *testing.T, x *target, path string, ticks int64, after func(stop
 	p.Pauses = slices.Contains(how, "pauses")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := testenv.Must(p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, noPerf: slices.Contains(how, "no perf"), Progress: func(n int64, _ time.Duration, _ string) {
+	r := testenv.Must(p.Record(ctx, path, Options{Interval: time.Millisecond, Budget: 100, refused: map[bool]error{true: unix.EACCES}[slices.Contains(how, "no perf")], Progress: func(n int64, _ time.Duration, _ string) {
 		if n == ticks {
 			after(cancel)
 		}
@@ -245,7 +245,7 @@ func TestRotates(t *testing.T) {
 func scriptedRecorder(t *testing.T, s *scripted, o Options) (*recorder, string) {
 	s.PID = os.Getpid()
 	path := filepath.Join(t.TempDir(), "x.tach")
-	r := &recorder{Process: s.Process, o: o, start: time.UnixMicro(1e15), base: 1e15, byG: map[uint64]*known{}}
+	r := &recorder{Process: s.Process, o: o, base: 1e15, byG: map[uint64]*known{}}
 	testenv.OK(t, r.create(path))
 	return r, path
 }

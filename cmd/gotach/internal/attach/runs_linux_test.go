@@ -60,8 +60,8 @@ func TestBegins(t *testing.T) {
 // A tick that finds a goroutine running ends its wait. What perf has not seen is no time on a CPU, and time without a core only if the
 // goroutine has not stopped meanwhile.
 func TestRuns(t *testing.T) {
-	const ms, rests, same = time.Millisecond, 1 << 31, 0
 	const waiting, running, runnable, dead = goruntime.GWaiting, goruntime.GRunning, goruntime.GRunnable, goruntime.GDead
+	const ms, rests, same, wakes = time.Millisecond, 1 << 31, 0, 1<<30 | runnable // wakes: it is runnable, and runs right after the look
 	type tick struct {
 		finds uint32
 		cpu   time.Duration
@@ -72,7 +72,8 @@ func TestRuns(t *testing.T) {
 		want  string
 	}{
 		{"for a short time", []tick{{waiting, 0}, {running, 0}, {waiting, ms / 4}}, "wait 1ms, on 250µs, wait 1.75ms"},
-		{"after a rest", []tick{{waiting, 0}, {rests, 0}, {rests, 0}, {running, 0}, {runnable, ms / 4}}, "wait 1ms, wait 2ms, on 250µs, wait 1.75ms"},
+		{"after a rest", []tick{{waiting, 0}, {rests, 0}, {rests, 0}, {running, 0}, {runnable, ms / 4}}, "wait 1ms, wait 2ms, on 250µs, runnable 1.75ms"},
+		{"after it was runnable", []tick{{waiting, 0}, {wakes, 0}, {waiting, ms / 4}}, "wait 1ms, runnable 1ms, on 250µs, wait 750µs"},
 		{"always", []tick{{running, 0}, {same, ms}, {same, ms}, {same, ms}}, "on 1ms, on 1ms, on 1ms"},
 		{"without a core", []tick{{waiting, 0}, {running, 0}, {same, 0}, {same, 0}, {same, 0}, {same, 0}, {waiting, 0}},
 			"wait 1ms, no core 1ms, no core 1ms, no core 1ms, wait 3ms"},
@@ -95,12 +96,15 @@ func TestRuns(t *testing.T) {
 				continue
 			}
 			if x.finds != same {
-				seq++
+				seq += byte(1 - x.finds>>30&1) // what wakes has not run since
 				s.part(theG + uint64(l.GStatus))[0], s.part(theG + uint64(l.GTrackingSeq))[0] = byte(x.finds), seq
 			}
 			r.owe(r.list[0], debt{[]uint32{9}, tachyon.HasGIL, x.cpu})
 			r.walks = r.walks[:0]
 			testenv.OK(t, r.heads([]int{0}, r.look))
+			if x.finds == wakes {
+				s.part(theG + uint64(l.GStatus))[0] = running
+			}
 			testenv.OK(t, r.readAll())
 		}
 		var got []string
@@ -109,6 +113,8 @@ func TestRuns(t *testing.T) {
 		for _, x := range r.batch {
 			what := "wait"
 			switch {
+			case x.Status == tachyon.GILRequested:
+				what = "runnable"
 			case x.Status&tachyon.OnCPU != 0:
 				what = "on"
 			case x.Status&tachyon.HasGIL != 0:
@@ -281,7 +287,7 @@ func TestInterruptedCall(t *testing.T) {
 // A thread is sampled as often as there are ticks, within bounds.
 func TestPeriod(t *testing.T) {
 	for interval, want := range map[time.Duration]time.Duration{0: leastPeriod, 7 * time.Millisecond: 7 * time.Millisecond, time.Second: mostPeriod} {
-		if p, err := openPerf(os.Getpid(), interval); err == nil { // the kernel allows it
+		if p, err := openPerf(os.Getpid(), Options{Interval: interval}); err == nil { // the kernel allows it
 			testenv.Prints(t, interval, fmt.Sprint(want, " ", want), p.period, time.Duration(p.attr.Sample))
 			p.close()
 		}

@@ -29,17 +29,16 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	s := &tachyon.Session{
 		Program: r.Name, GoVersion: info.GoVersion, GOOS: "linux", GOARCH: runtime.GOARCH, GOMAXPROCS: r.procs, CPUs: r.cpus,
 		BuildID: r.program.build, Executable: r.program.path, PID: r.PID,
-		Start: r.start.Round(0).UTC(), Duration: r.now - part, Source: sourceName, SourceReason: sourceNote,
+		Start: time.UnixMicro(int64(r.base + micros(part))).UTC(), Duration: r.now - part, Source: sourceName, SourceReason: sourceNote,
 		Rate: max(int(time.Second/r.o.Interval), 1), Budget: r.o.Budget, Markers: true,
 	}
-	if r.Pauses {
+	switch {
+	case r.Pauses:
 		s.SourceReason = pauseNote
-	}
-	if r.perf != nil {
+	case r.perf != nil && r.perf.inKernel:
 		s.SourceReason = perfNote
-		if !r.perf.inKernel {
-			s.SourceReason += ", without system calls"
-		}
+	case r.perf != nil:
+		s.SourceReason = perfNote + ", without system calls"
 	}
 	s.Host, _ = os.Hostname()
 	session.Module(s, info)
@@ -56,8 +55,7 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 	s.Counts = r.Counts.Since(r.earlier)
 	s.MaxGoroutines = r.most
 	if number > 1 || r.rotates() {
-		s.Part, s.SessionStart = number, s.Start
-		s.Start = time.UnixMicro(int64(r.base + micros(part))).UTC()
+		s.Part, s.SessionStart = number, time.UnixMicro(int64(r.base)).UTC()
 	}
 	if s.Duration > 0 {
 		s.RateReached = float64(s.TicksReached) / s.Duration.Seconds()

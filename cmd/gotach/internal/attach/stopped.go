@@ -4,7 +4,6 @@ package attach
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -86,8 +85,9 @@ func (p *Process) thread(id uint64) int {
 		p.tids = map[uint64]int{}
 		ids, _ := tasks(p.PID) // none after its end
 		for _, tid := range ids {
-			inner, _ := strconv.ParseUint(statusField(fmt.Sprintf("%d/task/%d", p.PID, tid), "NSpid", math.MaxInt), 10, 64)
-			p.tids[inner] = tid
+			if inner, err := strconv.ParseUint(statusField(fmt.Sprintf("%d/task/%d", p.PID, tid), "NSpid"), 10, 64); err == nil {
+				p.tids[inner] = tid
+			}
 		}
 	}
 	return p.tids[id]
