@@ -132,6 +132,11 @@ const (
 	phases   = 16
 )
 
+// fewDead is how many runtime.g without a goroutine are looked at at a tick, however long they had
+// none: a goroutine counts from the middle between its first look and the one before, and as what
+// it does at the former. Those of a server often begin by waiting for a core.
+const fewDead = 128
+
 // A goroutine that rests has no sample at most looks: the next one stands for all the time. It has
 // one at these ages, each twice the one before, and then at this distance, for those who read the
 // file meanwhile.
@@ -146,6 +151,9 @@ func (r *recorder) rested(i int) {
 	k.seen = r.now
 	age := r.now - k.since
 	grid := max(maxRest, maxTicks*r.o.Interval)
+	if !k.live {
+		age = min(age, restPart*r.o.Interval*time.Duration(len(r.list)/fewDead))
+	}
 	for grid > age/restPart && grid > time.Millisecond {
 		grid /= 2
 	}

@@ -278,9 +278,9 @@ func TestRests(t *testing.T) {
 	testenv.Within(t, "samples", n, 0, (int(ends/lastBeat)+20)*4/3)
 }
 
-// Goroutines that live for 20 ms each and have one runtime.g, which is looked at rarely between them, have their time on average.
+// Goroutines that live for 20 ms each and have one runtime.g have their time on average, also that of what they begin with.
 func TestLivesAfterRests(t *testing.T) {
-	const tick, lives, n = time.Millisecond, 20 * time.Millisecond, 50
+	const tick, lives, begins, n = time.Millisecond, 20 * time.Millisecond, 2 * time.Millisecond, 50
 	s := newScripted()
 	r, path := scriptedRecorder(t, s, Options{Interval: tick})
 	l := goruntime.Layouts["go1.26"]
@@ -295,11 +295,15 @@ func TestLivesAfterRests(t *testing.T) {
 		}
 		s.set(theG+uint64(l.GID), id+7)
 		live(goruntime.GDead, time.Second+time.Duration(chance.IntN(200))*tick)
-		live(goruntime.GWaiting, lives)
+		s.set(theG+uint64(l.GSchedPC), 0x400101)
+		live(goruntime.GWaiting, begins)
+		s.set(theG+uint64(l.GSchedPC), 0x400100)
+		live(goruntime.GWaiting, lives-begins)
 	}
 	r.before, r.now = r.now, r.now+tick
 	testenv.OK(t, r.step(true))
 	testenv.OK(t, r.close(nil))
 	sums, _ := wallOf(t, path)
-	testenv.Within(t, "time of all", sums["main.inner"], n*lives*95/100, n*lives*105/100)
+	testenv.Within(t, "time of all", sums["main.inner"]+sums["main.other"], n*lives*95/100, n*lives*105/100)
+	testenv.Within(t, "time of what they begin with", sums["main.other"], n*begins*8/10, n*begins*12/10)
 }
