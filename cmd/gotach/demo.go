@@ -56,10 +56,15 @@ func demo(e *env, out string, d time.Duration) error {
 			return err
 		}
 	}
-	printf(e.stdout, "Profiling this for %s …\n\n", d)
+	var b bytes.Buffer
+	printf(&b, "Profiling this for %s …\n\n", d)
 	for _, p := range workload {
-		printf(e.stdout, "  %-9s %s\n", p.name, p.does)
+		printf(&b, "  %-9s %s\n", p.name, p.does)
 	}
+	if err := e.print(b.Bytes()); err != nil {
+		return err
+	}
+	b.Reset()
 	s, err := profiler.Open(profiler.Output(out), profiler.Budget(demoBudget))
 	if err != nil {
 		return named(out, err)
@@ -83,9 +88,9 @@ func demo(e *env, out string, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	b := bytes.NewBufferString("\n")
+	b.WriteString("\n")
 	b.Write(screen.render())
-	printf(b, "\ngotach report %[1]s prints this again, gotach view %[1]s opens it in a browser.\n", quoted(out))
+	printf(&b, "\ngotach report %[1]s prints this again, gotach view %[1]s opens it in a browser.\n", quoted(out))
 	if byGoRun() {
 		b.WriteString("For the command gotach: go install ./cmd/gotach, or type go run ./cmd/gotach instead.\n")
 	}

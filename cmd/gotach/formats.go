@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"text/tabwriter"
 
@@ -26,7 +27,8 @@ func newFormats(e *env) *cobra.Command {
 }
 
 func listFormats(e *env) error {
-	w := tabwriter.NewWriter(e.stdout, 0, 8, 2, ' ', 0)
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	printf(w, "NAME\tREAD\tWRITE\tKEEPS\tFILES\tDESCRIPTION\n")
 	for _, f := range formats.All() {
 		keeps, files := "sums", strings.Join(f.Extensions, " ")
@@ -41,7 +43,10 @@ func listFormats(e *env) error {
 		}
 		printf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, yes(f.CanRead()), yes(f.CanWrite()), keeps, files, f.Doc)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return e.print(b.Bytes())
 }
 
 func yes(b bool) string {

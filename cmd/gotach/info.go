@@ -68,8 +68,7 @@ func (e *env) info(in *formats.Input, several, asJSON bool) error {
 			printf(&b, "%s  %s\n", paint.dim(fmt.Sprintf("%-*s", wide, f.Label)), f.Text)
 		}
 	}
-	_, err = e.stdout.Write(b.Bytes())
-	return err
+	return e.print(b.Bytes())
 }
 
 // object is a list of facts that is encoded as one JSON object in this order.

@@ -88,8 +88,7 @@ func (e *env) found(x any, asJSON bool, text func() []byte) error {
 	if asJSON {
 		return e.printJSON(x, " ")
 	}
-	_, err := e.stdout.Write(text())
-	return err
+	return e.print(text())
 }
 
 // leastPlace is the least number of columns for a place beside the numbers of a group.

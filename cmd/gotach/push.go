@@ -219,7 +219,7 @@ func runPush(e *env, fl *pushFlags) error {
 	if m.Bytes() < 1e6 {
 		size = fmt.Sprintf("%.1f KB", float64(m.Bytes())/1e3)
 	}
-	printf(e.stdout, "%s (%s) sent to %s; refused: %d, damaged: %d, deleted before: %d\n",
+	_, werr := printf(e.stdout, "%s (%s) sent to %s; refused: %d, damaged: %d, deleted before: %d\n",
 		plural(sent, "file"), size, name, m.Files("refused"), m.Files("unreadable"), m.Files("vanished"))
 	if err != nil {
 		return fmt.Errorf("push: %w", err)
@@ -227,7 +227,7 @@ func runPush(e *env, fl *pushFlags) error {
 	if n := m.Files("refused") + m.Files("unreadable"); n > 0 && fl.o.Once {
 		return fmt.Errorf("push: %s not sent; see %s", plural(n, "file"), filepath.Join(cmp.Or(fl.o.State, fl.o.Dir), "refused"))
 	}
-	return nil
+	return werr
 }
 
 // serveMetrics serves counters until stop is called.

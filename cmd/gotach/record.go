@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -102,11 +103,9 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 			if cmd.ArgsLenAtDash() == 0 {
 				return e.recordCommand(args, out, d, children, o)
 			}
-			pid, err := strconv.Atoi(args[0])
+			pid, err := processNamed(args[0])
 			if err != nil {
-				if pid, err = processNamed(args[0]); err != nil {
-					return err
-				}
+				return err
 			}
 			p, err := e.open(e.ctx, pid)
 			if err != nil {
@@ -182,9 +181,9 @@ func recorded(p *attach.Process, out string, w *output, r *attach.Recording, err
 		ext := filepath.Ext(out)
 		files, all = fmt.Sprintf("%s to %s (%d files)", first, files, len(r.Files)), quoted(strings.TrimSuffix(out, ext))+".*"+ext
 	}
-	printf(w, "%s: %s of process %d (%s)%s\n%s of at most %s, %.2f %% moved while they were read and were left out\ngotach report %s shows where the time went.\n",
+	_, err = printf(w, "%s: %s of process %d (%s)%s\n%s of at most %s, %.2f %% moved while they were read and were left out\ngotach report %s shows where the time went.\n",
 		files, duration(r.Duration.Round(time.Millisecond)), p.PID, p.Name, why, plural(r.Samples, "sample"), plural(int64(r.MaxGoroutines), "goroutine"), 100*float64(r.Torn)/float64(max(r.Samples+r.Torn, 1)), all)
-	return nil
+	return err
 }
 
 // recordCommand starts a command and records it. The error has the command's exit code. What gotach
@@ -278,8 +277,21 @@ func (e *env) openCommand(ctx context.Context, pid int) (*attach.Process, error)
 	}
 }
 
-// processNamed returns the one process whose executable has a name. This process does not count.
+// processNamed returns the one process whose executable has a name.
 func processNamed(name string) (int, error) {
+	pid, err := processOf(name)
+	if err == nil && pid == 0 {
+		err = fmt.Errorf("there is no process %q: give a PID, the name of an executable that runs, or -- COMMAND to start one", name)
+	}
+	return pid, err
+}
+
+// processOf returns the process that text means: its id, or the name of its executable. It is 0 if
+// there is none of this name. It is an error if there are several. This process does not count.
+func processOf(text string) (int, error) {
+	if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
+		return pid, nil
+	}
 	dirs, _ := os.ReadDir("/proc") // on Linux only
 	var found []string
 	for _, d := range dirs {
@@ -289,15 +301,23 @@ func processNamed(name string) (int, error) {
 		}
 		exe, err := os.Readlink(filepath.Join("/proc", d.Name(), "exe"))
 		comm, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "comm"))
-		if err == nil && strings.TrimSuffix(filepath.Base(exe), " (deleted)") == name || err != nil && strings.TrimSpace(string(comm)) == name {
+		if err == nil && strings.TrimSuffix(filepath.Base(exe), " (deleted)") == text || err != nil && strings.TrimSpace(string(comm)) == text {
 			found = append(found, d.Name())
 		}
 	}
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("there is no process %q: give a PID, the name of an executable that runs, or -- COMMAND to start one", name)
+		return 0, nil
 	case 1:
 		return strconv.Atoi(found[0])
 	}
-	return 0, fmt.Errorf("there are %d processes %q; give one PID: %s", len(found), name, strings.Join(found, ", "))
+	return 0, fmt.Errorf("there are %d processes %q; give one PID: %s", len(found), text, strings.Join(found, ", "))
+}
+
+// orProcess says of a file that does not exist that there is no process of this name either.
+func orProcess(text string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) && filepath.Base(text) == text {
+		err = fmt.Errorf("%w, and no process has this name", err)
+	}
+	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/gotach/profiler/internal/analyze/instant"
 	"github.com/gotach/profiler/internal/formats"
@@ -16,11 +15,11 @@ func newStacks(e *env) *cobra.Command {
 	var at string
 	var asJSON, grouped, pause bool
 	cmd := &cobra.Command{
-		Use:   "stacks FILE...|PID|CORE [EXECUTABLE]",
+		Use:   "stacks FILE...|PID|NAME|CORE [EXECUTABLE]",
 		Short: "Print every goroutine's stack, now or at an instant of a profile",
 		Long: `Print the stack of every goroutine, in the format of runtime.Stack, so that tools for it read them.
 
-For a PID: what goroutines do now. The process can be any Go program, even without gotach and without
+For a PID, or the NAME of the executable of one process: what goroutines do now. The process can be any Go program, even without gotach and without
 symbols. It is not stopped and does not notice. A goroutine that runs at this moment has no calls, unless
 --pause is set: then its thread is stopped by ptrace for some 20 µs. The rights that this takes:
 ` + docs + `attach.md
@@ -35,7 +34,7 @@ and offsets in functions are not known.
 
 A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 2006-01-02T15:04:05.250 (local time). --label, --state and --goroutine select goroutines.`,
-		Example: `  gotach stacks $(pidof app)
+		Example: `  gotach stacks app
   gotach stacks core ./app
   gotach stacks app.tach
   gotach stacks app.tach --at 14:03:07.250
@@ -44,11 +43,17 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
   gotach stacks app.tach --at +12.5s --json | jq '.goroutines[] | select(.waited_ns > 1e9)'`,
 		Args: someFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if pid, err := strconv.Atoi(args[0]); err == nil && pid > 0 && len(args) == 1 && !exists(args[0]) {
-				if err := onlyFiles(cmd, args[0]+" is a process"); err != nil {
+			if len(args) == 1 && !exists(args[0]) {
+				pid, err := processOf(args[0])
+				if err == nil && pid > 0 {
+					err = onlyFiles(cmd, args[0]+" is a process")
+				}
+				if err != nil {
 					return err
 				}
-				return e.stacksNow(pid, grouped, asJSON, pause)
+				if pid > 0 {
+					return e.stacksNow(pid, grouped, asJSON, pause)
+				}
 			}
 			if isCore(args[0]) {
 				if err := onlyFiles(cmd, args[0]+" is a core"); err != nil {
@@ -65,7 +70,7 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 			if err := choice.set("stacks", &o); err != nil {
 				return err
 			}
-			return e.read("stacks", args, o, func(in *formats.Input) error {
+			err = e.read("stacks", args, o, func(in *formats.Input) error {
 				s, err := samples(in, stream.Options{Labels: true, Creators: true})
 				if err != nil {
 					return err
@@ -81,6 +86,10 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
 				e.barDone()
 				return e.printStacks(x, stacksTitle(in.Name, x), grouped, asJSON)
 			})
+			if len(args) == 1 {
+				err = orProcess(args[0], err)
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()

@@ -58,14 +58,14 @@ func newTop(e *env) *cobra.Command {
 	var window time.Duration
 	var sources sourceFlags
 	cmd := &cobra.Command{
-		Use:   "top FILE|PID|URL",
+		Use:   "top FILE|PID|NAME|URL",
 		Short: "Show live where a program spends its time",
 		Long: `Show live where a program spends its time, as top and htop do for processes: the states of its
 goroutines, the hottest functions, the lines of its own code that block, the locks and what their
 holders do, and goroutines by the place that created them.
 
 FILE is a profile. While a program writes it, top follows it, at no cost for the program; a finished
-one is played. PID is a process. If it writes no profile, top records it from outside to a temporary
+one is played. PID is a process, NAME the executable of one process. If it writes no profile, top records it from outside to a temporary
 file, as gotach record does. URL is that of httpprof.Handler in a program; top asks it for profiles of
 one second each.
 
@@ -83,7 +83,7 @@ Only the latest three million samples are kept. The window of a running program 
 because the file does not say sooner which goroutines have ended. With many thousand goroutines each
 is sampled rarely, and a new one counts from its second sample.`,
 		Example: `  gotach top app.tach
-  gotach top $(pidof app)
+  gotach top app
   gotach top http://localhost:6060/debug/profile
   gotach top app.tach --window 1m`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -164,8 +164,8 @@ func reportInstead(what string) string {
 	if isURL(what) {
 		return "with a file, such as that of curl -o app.tach " + quoted(top.URLName(what)+"?seconds=10&format=tach")
 	}
-	if isProcess(what) {
-		return "with the file that the process writes"
+	if pid, err := processOf(what); !exists(what) && (pid > 0 || err != nil) {
+		return "with the file that the process writes, or gotach record " + quoted(what) + " if it writes none"
 	}
 	return quoted(what)
 }
@@ -182,12 +182,16 @@ func watch(ctx context.Context, what string) (*top.Watch, error) {
 	if isURL(what) {
 		return top.URL(what)
 	}
-	if isProcess(what) {
-		pid, _ := strconv.Atoi(what)
-		return watchProcess(ctx, pid)
-	}
 	if what == "-" {
 		return nil, errors.New("top: standard input cannot be watched, a file can")
 	}
-	return top.File(what)
+	if !exists(what) {
+		if pid, err := processOf(what); err != nil {
+			return nil, err
+		} else if pid > 0 {
+			return watchProcess(ctx, pid)
+		}
+	}
+	w, err := top.File(what)
+	return w, orProcess(what, err)
 }

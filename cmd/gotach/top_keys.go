@@ -122,7 +122,7 @@ func (m *topModel) pause() {
 	case !m.paused && !m.play:
 		m.at = time.Time{}
 	case !m.paused && !m.at.Before(m.look.Last): // play it again
-		m.at = m.look.First.Add(refresh)
+		m.at = m.begin()
 	}
 	m.shown = time.Now()
 }
@@ -136,12 +136,18 @@ func (m *topModel) move(d time.Duration) {
 		m.at, m.paused = m.look.To, true
 	}
 	m.at = m.at.Add(d)
-	if first := m.look.First.Add(refresh); m.at.Before(first) {
+	if first := m.begin(); m.at.Before(first) {
 		m.at = first
 	}
 	if m.at.After(m.look.Last) {
 		m.at = m.look.Last
 	}
+}
+
+// begin returns where the first window ends. That of a short file ends before its latest sample, so
+// that there is something to play.
+func (m *topModel) begin() time.Time {
+	return m.look.First.Add(min(refresh, m.look.Last.Sub(m.look.First)/2))
 }
 
 // latest goes to the latest time.

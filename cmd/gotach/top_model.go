@@ -251,7 +251,7 @@ func (m *topModel) looked(msg lookedMsg) tea.Cmd {
 			m.found, m.foundAt, m.foundTo, m.costly = msg.look.Findings, time.Now(), msg.look.To, msg.took
 		}
 		if first && !msg.look.Live && msg.look.Ended == "" { // play it from the beginning
-			m.play, m.at, m.shown = true, msg.look.First.Add(refresh), time.Now()
+			m.play, m.at, m.shown = true, m.begin(), time.Now()
 			return m.refreshed()
 		}
 	}
