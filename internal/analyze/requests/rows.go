@@ -105,7 +105,10 @@ func (g *requestGroup) share(kind Number, all float64) Number {
 	if kind.High > 0 { // births may tell that there are fewer
 		own, all = own*min(1, float64(kind.High)/all), min(all, float64(kind.High))
 	}
-	c := Number{Count: int(math.Round(float64(kind.Count) * own / all)), Low: int(own * min(1, float64(kind.Low)/all)), Seen: len(g.list)}
+	c := Number{Count: int(math.Round(float64(kind.Count) * own / all)), Seen: len(g.list)}
+	if kind.Known() { // else those that have a sample are all that is certain
+		c.Low = int(own * min(1, float64(kind.Low)/all))
+	}
 	if g.key.Kind == debugRequests { // they are no part of what counts, and last for long
 		c.Count, c.High = int(math.Round(own)), int(math.Round(own))
 	} else if kind.High > 0 {
