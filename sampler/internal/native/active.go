@@ -27,7 +27,7 @@ import (
 // had none either. What both miss, package nocore finds.
 
 // aheadMost bounds the CPU time that samples of a goroutine have in advance, so that a lack of
-// little time needs no sample.
+// little time needs no sample, as when the scheduler has preempted it.
 const aheadMost = 100 * time.Microsecond
 
 // owe adds CPU time that a goroutine has used.
@@ -143,7 +143,7 @@ func (d *drain) visited(g *goroutine, r record, s *stack, status tachyon.Status,
 	}
 	on := min(g.owes, t-from)
 	rest := t - from - on
-	ran := g.ran && g.runs != 0 && g.runs == r[headRuns]
+	ran := g.ran && g.runs != 0
 	known := g.parked != nil && g.parked.valid
 	switch {
 	case rest < time.Microsecond:
@@ -153,7 +153,7 @@ func (d *drain) visited(g *goroutine, r record, s *stack, status tachyon.Status,
 		}
 	case ran && g.ahead+rest <= aheadMost && g.add(debt{s, status | tachyon.OnCPU, rest}):
 		g.ahead += rest
-	case !ran && known:
+	case known && !(ran && g.runs == r[headRuns]):
 		d.sampled(g, g.parked, g.status, t-on, 0)
 	default:
 		d.sampled(g, s, status, t-on, rest)

@@ -125,6 +125,7 @@ func TestVisited(t *testing.T) {
 		{"it had no core for some time", goroutine{seen: true, parked: wait, ran: true, runs: 5}, 4 * ms, 5, "16ms run, 20ms run on CPU", 0},
 		{"it has stopped since, perhaps", goroutine{seen: true, ran: true, runs: 5}, 4 * ms, 6, "16ms run, 20ms run on CPU", 0},
 		{"little is missing", goroutine{seen: true, ran: true, runs: 5}, 10*ms - 50*time.Microsecond, 5, "20ms run on CPU", 50 * time.Microsecond},
+		{"it was preempted", goroutine{seen: true, parked: wait, ran: true, runs: 5}, 10*ms - 50*time.Microsecond, 6, "20ms run on CPU", 50 * time.Microsecond},
 		{"its first sample", goroutine{}, 4 * ms, 0, "20ms run on CPU", 0},
 		{"one of the runtime's", goroutine{seen: true, quiet: true, parked: wait}, 4 * ms, 0, "16ms [sleep], 20ms run on CPU", 0},
 	} {
