@@ -153,7 +153,7 @@ func (r *Reader) Tally(p journal.Point) (t Tally, err error) {
 }
 
 // waits adds a sample for each goroutine that waited when the journal had its latest progress. The
-// sampler knew it then, but a long wait has a sample only about once a second, and at its end.
+// sampler knew it then, but a long wait has a sample only now and then, and at its end.
 // [tachyon.Records] says how a reader knows that a goroutine has not ended.
 func (r *Reader) waits(t *Tally, threads []numbered, latest []tachyon.Status) {
 	m, err := r.Overview()

@@ -92,15 +92,17 @@ func (n *Source) timed(f func()) uint64 {
 	return spent
 }
 
-// limit sets the number of looks at the still circle that a tick may make, and the longest time for
-// all looks and visits at a tick: half of the mean time between two ticks, or half of longestVisits
-// if ticks are rarer.
+// limit sets the number of looks at the still circle that a tick may make, how often those that
+// rest have a record, and the longest time for all looks and visits at a tick: half of the mean time
+// between two ticks, or half of longestVisits if ticks are rarer.
 func (n *Source) limit() {
 	s, each := n.s, 50.0 // ns, until some have been measured
 	if s.looks > fewLooks {
 		each = max(5, float64(s.looking)*1e3/float64(s.perMicro)/float64(s.looks))
 	}
-	mem.StoreRelease(uintptr(unsafe.Pointer(&s.mostLooks)), uint64(n.budget.Share(n.cfg.MayUse())/stillLooksPart/each))
+	share := n.budget.Share(n.cfg.MayUse())
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.mostLooks)), uint64(share/stillLooksPart/each))
+	mem.StoreRelease(uintptr(unsafe.Pointer(&s.beat)), beat(s.still.n, share/n.budget.Period))
 	mem.StoreRelease(uintptr(unsafe.Pointer(&s.visitLimit)), s.perMicro*(min(s.period, uint64(longestVisits))/1000)/2)
 }
 

@@ -82,6 +82,7 @@ type shared struct {
 	stillAfter uint64  // an active entry that has not moved for so many ns is still
 	moverAfter uint64  // the same for a mover
 	mostLooks  uint64  // looks at the still circle that a tick may make
+	beat       uint64  // how often the longest time between two records of a rest is doubled
 	sweeps     uint64  // how often lookOnce has asked for a record of each goroutine, see sweep
 	ending     uint64  // 1: the tick that has recorded them is the last one
 	quiet      uint64  // 1: no more signals to running goroutines

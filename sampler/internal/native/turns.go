@@ -3,6 +3,7 @@
 package native
 
 import (
+	"math/bits"
 	"time"
 	"unsafe"
 
@@ -32,9 +33,13 @@ const (
 	stillPeriods, stillTurns = 20, 4
 	youngRests, moverRests   = 100 * time.Millisecond, 2 * time.Second
 
-	// restFirst is the age at which a rest has its first record, and restBeat the longest time
-	// between two, in ns. Those of different entries come at restPhases different times.
-	restFirst, restBeat, restPhases = 1 << 26, 1 << 30, 128
+	// restFirst is the age at which a rest has its first record, in ns, and 1<<restBeat the longest
+	// time between two. Those of different entries come at 1<<restPhases different times. A record
+	// costs about restCost ns, with the drain and the writer. If the records of that many rests
+	// took more than one part in restsPart of the budget, the longest time is doubled, up to
+	// mostDoubled times.
+	restFirst, restBeat, restPhases  = 1 << 26, 30, 7
+	restCost, restsPart, mostDoubled = 1000, 10, 5
 
 	// longestVisits bounds the time for visits at a tick if ticks are rare.
 	longestVisits = 20 * time.Millisecond
@@ -186,10 +191,17 @@ func lookTurn(s *shared, c *circle, n, most uint64) {
 
 var callLook = lookTurn
 
+// beat returns how often the longest time between two records of a rest is doubled if n goroutines
+// rest and the budget is allowed ns of CPU time per ns.
+func beat(n uint64, allowed float64) uint64 {
+	most := allowed * (1 << restBeat) / restsPart / restCost
+	return min(uint64(bits.Len64(n/uint64(max(most, 1)))), mostDoubled)
+}
+
 // recordDue reports whether a goroutine that rests has a record at this look: at the age of
-// restFirst, when its age doubles, and once a restBeat. One that waits for a lock has a record at
-// each look, which is one of the visits that the tick may make: who holds the lock is found from
-// these.
+// restFirst, when its age doubles, and after the longest time between two. One that waits for a
+// lock has a record at each look, which is one of the visits that the tick may make: who holds the
+// lock is found from these.
 //
 //go:nosplit
 //go:norace
@@ -201,9 +213,10 @@ func recordDue(s *shared, g, entry uintptr, index, visits uint64) bool {
 	}
 	moved, looked := mem.Load64(entry+entryMoved*8), mem.Load64(entry+entryLooked*8)
 	age, before := s.now-moved, looked-min(moved, looked)
-	phase := index & (restPhases - 1) * (restBeat / restPhases) // or all those that have rested since Start had theirs at the same tick
+	beat := restBeat + mem.Load64(uintptr(unsafe.Pointer(&s.beat)))
+	phase := index & (1<<restPhases - 1) << (beat - restPhases) // or all those that have rested since Start had theirs at the same tick
 	a, b := age/restFirst, before/restFirst
-	return a^b > a&b || (age+phase)/restBeat != (before+phase)/restBeat // a^b > a&b: their highest bits differ
+	return a^b > a&b || (age+phase)>>beat != (before+phase)>>beat // a^b > a&b: their highest bits differ
 }
 
 // sweepWords is the most words that sweep writes of a goroutine that rests, on average.
