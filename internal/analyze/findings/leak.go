@@ -3,6 +3,7 @@ package findings
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gotach/profiler/internal/profile"
@@ -37,17 +38,20 @@ func growing(f *facts) error {
 			evidence, sure = fmt.Sprintf("the runtime has proved that %d wait forever", g.Proven), Measured
 		}
 		x := Finding{Kind: Leak, Text: text, Sure: sure, Cost: f.leaked[doing{at, g.Reason}], Command: "leaks %s", Evidence: []string{evidence}}
-		asked := f.callerOf(g.CreatedBy)
+		asked, starts := f.callerOf(g.CreatedBy), " What starts them is called at "
+		connection := strings.HasPrefix(g.Function, "net/http.(*persistConn).")
+		if connection { // another goroutine of the library starts them
+			asked, starts = f.callerOf("net/http.(*Transport).getConn"), " Most waits for such connections are at "
+		}
 		if asked.function != "" && !isProgram(at) {
-			x.Text += " What starts them is called at " + asked.text() + "."
+			x.Text += starts + asked.text() + "."
 			at = asked
 		}
 		x.Share = min(1, float64(max(g.End-g.Start, g.Proven))/float64(max(most, g.End, g.Proven, 1)))
-		if g.CreatedBy != "" {
+		if connection {
+			x.Evidence = slices.Insert(x.Evidence, 0, "net/http keeps a connection until its response is read to the end or its body is closed: is each closed?")
+		} else if g.CreatedBy != "" {
 			x.Evidence = append(x.Evidence, "created by "+profile.FuncName(g.CreatedBy)+" "+g.CreatedAt)
-		}
-		if g.Function == "net/http.(*persistConn).readLoop" {
-			x.Evidence = append(x.Evidence, "net/http keeps a connection until its response is read to the end or its body is closed: is each closed?")
 		}
 		x.Evidence = append(x.Evidence, "the longest of these waits has lasted "+profile.DurationText(g.Oldest))
 		f.add(x, at)

@@ -26,6 +26,9 @@ const (
 	// mostExplained is the share that other findings explain at most: an answer has a tenth of all
 	// the time, or nothing is said of it.
 	mostExplained = 2.0 / 3
+	// longTail is how much longer than half of the requests one of a hundred takes, from which on
+	// that is said.
+	longTail = 20
 )
 
 // peers says which other programs keep goroutines waiting.
@@ -65,7 +68,7 @@ func peers(f *facts) error {
 			what = peerText(k.peer)
 		}
 		if k.writes {
-			what += " to read what they write"
+			what = readerText(k.peer) + " to read what they write"
 		}
 		x := Finding{Kind: Peer, Cost: waited, Share: f.share(waited), Sure: Measured, Since: f.since(series[k])}
 		if always { // one goroutine does nothing else: on the clock that is the whole time
@@ -87,7 +90,8 @@ func peers(f *facts) error {
 	return nil
 }
 
-// halfTook says how many requests there are, and how long half of them took.
+// halfTook says how many requests there are, and how long half of them took. If a few of them take
+// much longer, as those do that end at a limit of time, it says so.
 func halfTook(r *requests.Requests) string {
 	half := durationText(r.P50) + " or less"
 	if r.P50 == 0 { // it is a limit
@@ -96,6 +100,9 @@ func halfTook(r *requests.Requests) string {
 	count := fmt.Sprint(r.Count)
 	if !r.Known() {
 		count = fmt.Sprintf("at least %d", r.Low)
+	}
+	if r.P99 > longTail*max(r.P50, r.P50Below) {
+		half += ", and one of a hundred " + durationText(r.P99) + " or more"
 	}
 	return fmt.Sprintf("%s requests, half of them took %s", count, half)
 }

@@ -84,7 +84,7 @@ func (f *facts) activity(state string, at place) string {
 		case s.op == opSync:
 			verb = "waited until data were on the disk (fsync)"
 		case s.op == opWrite:
-			verb = "waited for " + cmp.Or(peerText(s.peer), "others") + " to read what it writes"
+			verb = "waited for " + readerText(s.peer) + " to read what it writes"
 		case s.op == opTick, s.op == opSleep && state != "sleep":
 			verb = "waited until a time came"
 		case s.wait != "":
@@ -110,3 +110,11 @@ func (f *facts) activityOf(n *locks.WaitNode) string {
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 func peerText(name string) string { return stream.PeerText(name) }
+
+// readerText says who reads from a peer. A pipe does not read itself.
+func readerText(name string) string {
+	if strings.HasPrefix(name, "pipe ") {
+		return "the reader of " + name
+	}
+	return cmp.Or(peerText(name), "others")
+}

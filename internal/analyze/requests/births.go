@@ -46,6 +46,9 @@ const (
 	// before.
 	lateNumbers = 64
 	minBirths   = 10 // fewer goroutines do not say how many began
+	// fewBirths is the part of the requests that samples tell from which on they may be as many,
+	// although fewer goroutines began.
+	fewBirths = 0.96
 )
 
 // load begins a file.
@@ -310,6 +313,9 @@ func (b *births) numbers(all, more [analyze.KindCount]float64, seen [analyze.Kin
 		}
 		x := Number{Count: max(seen[k], int(math.Round(point))), Seen: seen[k]}
 		x.Low, x.High = min(x.Count, max(seen[k], int(low))), max(x.Count, int(math.Ceil((1.05+edges)*high)))
+		if c.fits < fewBirths && c.others == 0 { // some samples may be late, so that one request looks like several
+			x.Low = min(x.Low, int(point))
+		}
 		out[k] = x
 	}
 	return out, c.unseen

@@ -132,6 +132,10 @@ func TestRequestsBirths(t *testing.T) {
 	// Where no births tell of requests, the least number is less than the estimate.
 	out, _ := new(births).numbers([analyze.KindCount]float64{analyze.KindConnect: 120}, [analyze.KindCount]float64{}, [analyze.KindCount]int{analyze.KindConnect: 100})
 	testenv.Same(t, "the least number", out[analyze.KindConnect], Number{Count: 120, Low: 110, Seen: 100})
+	// If fewer began than samples tell, some samples may be late, so that one request looks like several.
+	few := &births{all: 80, sites: map[string]*birthSite{analyze.BackgroundRead: {n: 70, list: []*request{{first: 1, last: 9, after: 10}}}}}
+	out, _ = few.numbers([analyze.KindCount]float64{analyze.KindHTTP: 100}, [analyze.KindCount]float64{}, [analyze.KindCount]int{analyze.KindHTTP: 100})
+	testenv.Same(t, "the least number", out[analyze.KindHTTP].Low, 80)
 }
 
 // Births are taken for those of requests unless the goroutines of connections stopped too rarely for that: each request stops
@@ -311,7 +315,9 @@ func TestReadsEndBeforeHandler(t *testing.T) {
 	for i := range uint64(n) {
 		at, id := 40_000*i, 104+4*i
 		r.Every(1000, at, at+20_000, 7, 0, connIdle...)
-		r.Every(1000, at+21_000, at+33_000, 7, tachyon.Moved, connServes...)
+		r.Every(1000, at+21_000, at+24_000, 7, tachyon.Moved, connServes...)
+		r.Add(7, at+24_500, 0, connIdle...) // late: of a moment before
+		r.Every(1000, at+25_000, at+33_000, 7, tachyon.Moved, connServes...)
 		r.Every(1000, at+21_000, at+29_000, id, 0, tachyon.Frame{Func: "[IO wait]"}, analyzetest.Place("net/http.(*connReader).backgroundRead", 5))
 		r.Goroutine(tachyon.Goroutine{ID: id, Parent: 7, CreatedBy: analyze.BackgroundRead, First: at + 21_000, FirstWeight: 1000, Last: at + 29_000})
 		by := map[uint64]string{id - 1: dialConn, id - 2: dialConn, id - 3: startDial}

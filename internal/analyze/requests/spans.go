@@ -157,7 +157,7 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 		return -1, nil
 	}
 	began := request{before: s.Begin(), first: s.At, goroutine: s.Goroutine}
-	if !c.in {
+	if c.in = c.in || f.stillIn(c, s, a, served); !c.in {
 		*c = call{in: true, serves: f.o.Func == nil && called.kind == analyze.KindHTTP, anchor: a, served: served, request: f.list.Len, part: f.parts.Len, conn: c.conn}
 		f.list.Add(began)
 		f.lives.births.serves(s.Goroutine, called.kind)
@@ -208,6 +208,17 @@ func (f *finder) leave(c *call, at uint64, dropped bool) {
 		part.ends(at)
 	}
 	c.in = false
+}
+
+// stillIn reports whether a sample is of the call before, although one between them is of none: on
+// a busy machine, that may be of a moment before. The goroutine that reads from the connection in
+// the background lives for one request.
+func (f *finder) stillIn(c *call, s *analyze.Sample, a uint32, served int32) bool {
+	if served == 0 || served != c.served || a != c.anchor {
+		return false
+	}
+	r, x := f.list.At(c.request), &f.lives.all[served-1]
+	return !r.dropped && x.first <= r.last && s.At <= x.last
 }
 
 // mayFollow reports whether a sample of a serial call may be of another request than the one
