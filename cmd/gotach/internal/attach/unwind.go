@@ -37,13 +37,11 @@ func (t *functions) unwind(pcs []uint64, h *head, b []byte) ([]uint64, ending) {
 			ret, next = at, at+p.delta
 		}
 		switch {
-		case ret+8 > size || next > size:
+		case ret+8 > size, next > size, arm64 && p.delta == 0 && len(pcs) > 1:
 			return pcs, broken
-		case arm64 && p.delta == 0 && len(pcs) == 1: // it has no frame yet
+		case arm64 && p.delta == 0: // it has no frame yet
 			pc = h.lr
 			continue
-		case arm64 && p.delta == 0:
-			return pcs, broken
 		case ret+8 > uint64(len(b)) || next > uint64(len(b)):
 			return pcs, short
 		}
