@@ -279,16 +279,25 @@ func (e *env) openCommand(ctx context.Context, pid int) (*attach.Process, error)
 
 // processNamed returns the one process whose executable has a name.
 func processNamed(name string) (int, error) {
-	pid, err := processOf(name)
+	pid, err := processCalled(name)
 	if err == nil && pid == 0 {
 		err = fmt.Errorf("there is no process %q: give a PID, the name of an executable that runs, or -- COMMAND to start one", name)
 	}
 	return pid, err
 }
 
-// processOf returns the process that text means: its id, or the name of its executable. It is 0 if
-// there is none of this name. It is an error if there are several. This process does not count.
+// processOf returns the process that text means if there is no file of this name: its id, or the
+// name of its executable. It is 0 if there is none. It is an error if there are several. This
+// process does not count.
 func processOf(text string) (int, error) {
+	if fi, err := os.Stat(text); err == nil && !fi.IsDir() {
+		return 0, nil
+	}
+	return processCalled(text)
+}
+
+// processCalled is processOf, also if there is such a file.
+func processCalled(text string) (int, error) {
 	if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
 		return pid, nil
 	}

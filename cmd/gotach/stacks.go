@@ -43,7 +43,7 @@ A time is like +10s (since the start), -5s (before the end), 15:04:05.250 or
   gotach stacks app.tach --at +12.5s --json | jq '.goroutines[] | select(.waited_ns > 1e9)'`,
 		Args: someFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && !exists(args[0]) {
+			if len(args) == 1 {
 				pid, err := processOf(args[0])
 				if err == nil && pid > 0 {
 					err = onlyFiles(cmd, args[0]+" is a process")

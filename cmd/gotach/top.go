@@ -164,7 +164,7 @@ func reportInstead(what string) string {
 	if isURL(what) {
 		return "with a file, such as that of curl -o app.tach " + quoted(top.URLName(what)+"?seconds=10&format=tach")
 	}
-	if pid, err := processOf(what); !exists(what) && (pid > 0 || err != nil) {
+	if pid, err := processOf(what); pid > 0 || err != nil {
 		return "with the file that the process writes, or gotach record " + quoted(what) + " if it writes none"
 	}
 	return quoted(what)
@@ -185,12 +185,10 @@ func watch(ctx context.Context, what string) (*top.Watch, error) {
 	if what == "-" {
 		return nil, errors.New("top: standard input cannot be watched, a file can")
 	}
-	if !exists(what) {
-		if pid, err := processOf(what); err != nil {
-			return nil, err
-		} else if pid > 0 {
-			return watchProcess(ctx, pid)
-		}
+	if pid, err := processOf(what); err != nil {
+		return nil, err
+	} else if pid > 0 {
+		return watchProcess(ctx, pid)
 	}
 	w, err := top.File(what)
 	return w, orProcess(what, err)

@@ -15,7 +15,11 @@ import (
 const lockIndent = 23
 
 func (m *topModel) locks(l *locks.Locks) (string, []string) {
-	head := fmt.Sprintf(" %7s  %6s  %7s  %10s  LOCK, CHANNEL OR GROUP", "WAITED", "WAITS", "LONGEST", "GOROUTINES")
+	what := "LOCK, CHANNEL OR GROUP"
+	if m.width < 62 {
+		what = "LOCK OR CHANNEL"
+	}
+	head := fmt.Sprintf(" %7s  %6s  %7s  %10s  %s", "WAITED", "WAITS", "LONGEST", "GOROUTINES", what)
 	list := slices.DeleteFunc(slices.Clone(l.Locks), func(x locks.Lock) bool { return m.focus != nil && !m.matches(&x) })
 	if m.view == 3 {
 		switch m.sorts[m.view] {
@@ -65,21 +69,25 @@ func (m *topModel) lock(x *locks.Lock, tick time.Duration) (lines []string) {
 	if h == nil {
 		return lines
 	}
+	has, role := "held", "holder"
+	if h.Role == locks.RoleOtherSide {
+		has, role = "side", "other side"
+	}
 	for i, l := range h.Lines {
 		if i == mostSites || i > 0 && l.Time < h.Lines[0].Time/100 {
 			break
 		}
 		what := ""
 		if i == 0 {
-			what = "held"
+			what = has
 		}
 		line(fmt.Sprintf(" %7s", duration(l.Time)), what, l.State, l.Func, l.File, l.Line, m.paint.busy)
 	}
-	known := fmt.Sprintf("holder %s seen, %s inferred, %s unknown", percent(h.Seen, x.Waited), percent(h.Inferred, x.Waited), percent(h.Unknown, x.Waited))
+	known := fmt.Sprintf("%s %s seen, %s inferred, %s unknown", role, percent(h.Seen, x.Waited), percent(h.Inferred, x.Waited), percent(h.Unknown, x.Waited))
 	if h.TooShort {
 		known = fmt.Sprintf("most holds are too short for ticks of %s", duration(tick))
 	}
-	return append(lines, fmt.Sprintf("%*s%s", indent+6, "", m.paint.dim(known)))
+	return append(lines, fmt.Sprintf("%*s%s", max(1, min(indent+6, m.width-len(known))), "", m.paint.dim(known)))
 }
 
 // matches reports whether a lock matches the filter.

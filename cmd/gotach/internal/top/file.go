@@ -98,7 +98,7 @@ func (s *fileSource) poll(_ context.Context, w *Watch) error {
 	}
 	w.state.Notice = ""
 	if w.state.Live && !first {
-		w.state.Ended = "the program has finished the file"
+		w.state.Ended = "the file is finished"
 	}
 	w.state.Live = false
 	return nil
