@@ -60,9 +60,9 @@ tables.lock = function (x, id) {
 tables.requests = function (panel) {
 	perSide(panel, 'requests', ({requests: r}, from) => {
 		if (!r.count) return [el('p', null, `No requests were found (${r.what}).`)];
-		const highest = Math.max(1, ...r.histogram.map((h) => h.count)), out = [];
+		const out = [];
 		const length = (x, p) => x[p + '_ns_below'] ? '<' + ns(x[p + '_ns_below']) : ns(x[p + '_ns'] || 0);
-		const known = (x) => x.count_high && 25 * (x.count_high - x.count_low) <= x.count;
+		const known = (x) => x.count_high !== undefined && 25 * (x.count_high - x.count_low) <= x.count;
 		const count = (x) => known(x) ? x.count.toLocaleString('en-US') : x.count_high ? `${x.count_low.toLocaleString('en-US')} to ${x.count_high.toLocaleString('en-US')}` : 'at least ' + x.count_low.toLocaleString('en-US');
 		out.push(el('p', null, `${count(r)} ${r.count === 1 ? 'request' : 'requests'}: ${r.what}. p50 ${length(r, 'p50')}, p90 ${length(r, 'p90')}, p99 ${length(r, 'p99')}, max ${length(r, 'max')}.` +
 			(r.slow_per_second ? ` ${digits(r.slow_per_second)} a second take over ${ns(r.slow_over_ns)}.` : '') +
@@ -72,10 +72,14 @@ tables.requests = function (panel) {
 			out.push(el('table', {id: 'handlers'}, headings('Requests', 'p50', 'p90', 'p99', 'Max', 'Handler'), el('tbody', null, ...r.rows.map((x) => el('tr', null, el('td', null, count(x)),
 				...['p50', 'p90', 'p99', 'max'].map((p) => el('td', null, length(x, p))), el('td', {class: 'name'}, x.all ? el('b', null, name(x)) : name(x)))))));
 		}
+		// If the number of all requests is not known, that of the shortest is not.
+		const least = (h) => h.from_ns || known(r) ? h.count : Math.max(0, r.count_low - r.count + h.count);
+		const most = (h) => h.from_ns || known(r) ? h.count : r.count_high && Math.max(0, r.count_high - r.count + h.count);
+		const highest = Math.max(1, ...r.histogram.map(least));
 		out.push(el('table', {id: 'histogram'}, headings('From', 'Requests', '^Bar'), el('tbody', null, ...r.histogram.map((h) => {
 			const bar = el('i');
-			bar.style.width = 100 * h.count / highest + '%';
-			return el('tr', null, el('td', null, h.from_ns ? ns(h.from_ns) : 'up to ' + ns(h.to_ns)), el('td', null, h.count.toLocaleString('en-US')), el('td', {class: 'name'}, el('span', {class: 'meter wide', 'aria-hidden': 'true'}, bar)));
+			bar.style.width = 100 * least(h) / highest + '%';
+			return el('tr', null, el('td', null, h.from_ns ? ns(h.from_ns) : 'up to ' + ns(h.to_ns)), el('td', null, count({count: least(h), count_low: least(h), count_high: most(h)})), el('td', {class: 'name'}, el('span', {class: 'meter wide', 'aria-hidden': 'true'}, bar)));
 		}))));
 		const states = [...new Set([...Object.keys(r.median.states || {}), ...Object.keys(r.slow.states || {})])];
 		const of = (g, s) => (g.states || {})[s] || 0, more = (s) => of(r.slow, s) - of(r.median, s);
