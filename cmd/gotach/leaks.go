@@ -36,7 +36,8 @@ there too, or if goroutines that wake up at a ticker end or do something else. L
 goroutine with which net/http reads from a connection while a handler runs; it ends with the
 handler, which is shown. The native source sees a goroutine that ran for a few µs and waits at the
 same place again; the portable source does not, so such goroutines look stuck. A longer profile
-tells more.
+tells more. Waits that end in the last half second, as with a shutdown, count as if they had not, if
+hardly any as long ended before.
 
 If a program built with Go 1.27 imports github.com/gotach/profiler/leaks and runs with
 PROFILE_LEAKS=1, the runtime says at the end which goroutines provably wait forever. Files of a session with rotation

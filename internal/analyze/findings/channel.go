@@ -19,6 +19,8 @@ const (
 	balance = 0.25
 	// fewSends is the number of waits to send below which nothing is known of the consumer's pace.
 	fewSends = 3
+	// mostStages is the number of channels that are followed, from each consumer to the next one.
+	mostStages = 3
 )
 
 // sends reports whether goroutines wait at a site to send.
@@ -68,17 +70,38 @@ func channels(f *facts) error {
 		}
 		out.Text = fmt.Sprintf("The consumer of a channel is slow: %s goroutines on average wait to send to %s%s (%s), at %s%s", f.average(sent), x.Name, capacity, profile.DurationText(sent), at.text(), sinceText(out.Since))
 		out.Evidence = []string{waitsOf(&x)}
-		if h := other; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= x.Waited/4 {
+		for y, h := &x, other; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= y.Waited/4; {
 			l := &h.Lines[0]
-			to := placeOfHolder(&l.HolderFrame)
-			out.Text += fmt.Sprintf("; the other side %s (%s of it)", f.activity(l.State, to), percentOf(l.Time, x.Waited))
+			to, side := placeOfHolder(&l.HolderFrame), "the other side"
+			if y != &x {
+				side = "the other side of that channel"
+			}
+			out.Text += fmt.Sprintf("; %s %s (%s of it)", side, f.activity(l.State, to), percentOf(l.Time, y.Waited))
 			out.Sure = Inferred
 			out.about = append(out.about, to)
+			if y = f.sentAt(to, l.State); y == nil || len(out.about) > mostStages {
+				break
+			}
+			if h, err = f.otherSide(y); err != nil {
+				return err
+			}
 		}
 		out.Text += "."
 		f.add(out, at)
 	}
 	return nil
+}
+
+// sentAt returns the channel to which goroutines wait to send at a line, nil if they do not.
+func (f *facts) sentAt(at place, state string) *locks.Lock {
+	list := f.grouped()
+	i := slices.IndexFunc(list, func(x locks.Lock) bool {
+		return state == "chan send" && x.Sites[0].Reason == state && f.ownOf(&x.Sites[0]) == at
+	})
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
 }
 
 // ahead reports whether a goroutine makes the next thing before somebody wants it, as etcd does

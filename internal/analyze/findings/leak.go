@@ -31,6 +31,9 @@ func growing(f *facts) error {
 		text := fmt.Sprintf("Goroutines leak: %d wait in [%s] at %s at the end, %d at the start, %s a minute.", g.End, g.Reason, at.text(), g.Start, g.GrowthText())
 		sure := Inferred
 		evidence := fmt.Sprintf("%d of these waits have lasted for an eighth of the profile or more; %d as long ended", g.Stuck, g.Unstuck)
+		if g.Cut > 0 {
+			evidence += fmt.Sprintf(", and %d when the program did", g.Cut)
+		}
 		if g.Ticks() {
 			evidence = fmt.Sprintf("%d of them wake up and wait again, as at a ticker, for an eighth of the profile; %d ended", g.Stays, g.Left)
 		}

@@ -44,6 +44,9 @@ func trust(f *facts) error {
 		set = append(set, "the native source needs Linux on amd64 or arm64")
 	}
 	total := f.work + f.p.Idle + s.NotSeen
+	for _, x := range f.p.Apart {
+		total += x.Wall
+	}
 	if float64(s.NotSeen) > unseenShare*float64(total) {
 		why, set = append(why, fmt.Sprintf("no sample stands for %s of goroutines, %s of all their time", durationText(s.NotSeen), percent(float64(s.NotSeen)/float64(total)))), append(set, "set PROFILE_RATE or PROFILE_BUDGET to more")
 	}

@@ -24,8 +24,9 @@ type Group struct {
 	Function  string        `json:"function"`      // innermost one of the program's own code
 	File      string        `json:"file"`
 	Line      int           `json:"line"`
-	Start     int           `json:"start"` // goroutines that wait there at the start
-	End       int           `json:"end"`   // at the end
+	Start     int           `json:"start"`         // goroutines that wait there at the start
+	End       int           `json:"end"`           // at the end
+	Cut       int           `json:"cut,omitempty"` // of these, the ones whose waits ended while the program did, as at a shutdown
 	PerMinute float64       `json:"per_minute"`
 	Low       float64       `json:"per_minute_low"` // lower bound of the 95 % interval
 	Oldest    time.Duration `json:"oldest_ns"`      // how long the longest of the present waits has lasted

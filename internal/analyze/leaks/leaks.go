@@ -47,6 +47,10 @@ const (
 	// restFirst is the age in µs at which a wait has a second sample at the latest, see
 	// native.recordDue. The next ones come when the age doubles.
 	restFirst = 67_000
+	// shutdown is the time in µs at the end of a session, at most one of shutdownPart of it, in
+	// which waits end because the program does: of these goroutines it is not known that somebody
+	// would have woken them. maxLate bounds the memory that they take.
+	shutdown, shutdownPart, maxLate = 500_000, 16, 1 << 18
 	// maxGroups bounds the memory that groups take, a KB each.
 	maxGroups = 20_000
 )
@@ -76,7 +80,12 @@ type leakGroup struct {
 	ages  []uint64   // how long ago that was, µs
 	left  [65]uint32 // goroutines that ended or waited elsewhere, by the number of bits of how long they stayed, in ms
 	list  []uint64   // lengths of the present waits, µs
+	late  []lateWait
+	cut   int // of those that are in list, the ones that were in late
 }
+
+// A lateWait is a wait that ended while the program did. Times are in µs.
+type lateWait struct{ begin, end uint64 }
 
 // A waiter is the state of a goroutine.
 type waiter struct {
@@ -110,7 +119,9 @@ type Count struct {
 	waitFor []string // by site: as Group.For
 	idle    *idle.Idle
 	waiters analyze.States[waiter]
-	other   int32 // number of the group of what is beyond maxGroups
+	other   int32  // number of the group of what is beyond maxGroups
+	stops   uint64 // from then on the program ends, µs; MaxUint64: unknown
+	late    int    // number of all that are late
 }
 
 // The numbers of sites that are none.
@@ -146,8 +157,13 @@ func findLeaks(s *analyze.Samples) (*Leaks, error) {
 // NewCount returns a count to which no samples were added. It asks idle about places, and adds no
 // samples to it.
 func NewCount(s *analyze.Samples, idles *idle.Idle) *Count {
+	stops := uint64(math.MaxUint64)
+	if m := s.Source.Metadata().Session; m != nil && m.Duration > 0 && s.Source.Limit() == math.MaxUint64 {
+		length := uint64(m.Duration.Microseconds())
+		stops = length - min(shutdown, length/shutdownPart)
+	}
 	return &Count{
-		Samples: s, clock: clock{width: max(s.Interval(), 1000)}, number: map[leakKey]int32{},
+		Samples: s, stops: stops, clock: clock{width: max(s.Interval(), 1000)}, number: map[leakKey]int32{},
 		waiters: analyze.NewStates(s.Source, func(w *waiter) bool { return w.home != 0 }),
 		sites:   []waitSite{{}, {}, {reason: "other"}}, siteOf: map[waitSite]uint32{}, waitFor: make([]string, 3), idle: idles,
 	}
@@ -196,7 +212,7 @@ func (l *Count) Add(s *analyze.Sample) {
 	}
 	begin := s.Begin()
 	if w.group != 0 && (site == notWaiting || at.plain != w.stack || s.Status&tachyon.Moved != 0) {
-		l.groups[w.group-1].end(max(begin, w.begin) - w.begin)
+		l.end(l.groups[w.group-1], w.begin, max(begin, w.begin))
 		w.group = 0
 	}
 	if site == notWaiting {
@@ -292,6 +308,16 @@ func (l *Count) find(key leakKey) int32 {
 	return n
 }
 
+// end counts a wait that ended, or keeps it for settle.
+func (l *Count) end(g *leakGroup, begin, end uint64) {
+	if end < l.stops || l.late >= maxLate {
+		g.end(end - begin)
+		return
+	}
+	g.late = append(g.late, lateWait{begin, end})
+	l.late++
+}
+
 // end counts a wait that ended, given its length in µs.
 func (g *leakGroup) end(length uint64) { g.ended[bits.Len64(length/1000)]++ }
 
@@ -325,7 +351,7 @@ func (l *Count) survivors() {
 		}
 		g := l.groups[w.group-1]
 		if l.End-min(l.End, w.last) > min(slack, short+max(restFirst, 3*(w.last-w.begin)/2)) {
-			g.end(w.last - w.begin)
+			l.end(g, w.begin, w.last)
 			l.leave(w, w.last)
 			continue
 		}
@@ -335,6 +361,34 @@ func (l *Count) survivors() {
 		g.stuck.add(&l.clock, w.begin, l.End)
 		g.list = append(g.list, l.End-min(l.End, w.begin))
 	}
+	for _, g := range l.groups {
+		l.settle(g)
+	}
+}
+
+// settle says of the waits of a group that ended while the program did whether they would have
+// lasted: so it is if there are long ones among them, and hardly any as long had ended before.
+func (l *Count) settle(g *leakGroup) {
+	stuck, ended := 0, 0
+	for _, x := range g.late {
+		stuck += analyze.Int(x.end-x.begin >= l.End/8)
+	}
+	for i, n := range g.ended {
+		if i >= bits.Len64(l.End/8/1000) {
+			ended += int(n)
+		}
+	}
+	lasts := stuck >= minStuck && 10*ended <= stuck
+	for _, x := range g.late {
+		if !lasts {
+			g.end(x.end - x.begin)
+			continue
+		}
+		g.stuck.add(&l.clock, x.begin, l.End)
+		g.list = append(g.list, x.end-x.begin)
+		g.cut++
+	}
+	g.late = nil
 }
 
 // lastLook reports whether the session ended with a look at all goroutines, so that each that lives
@@ -403,7 +457,7 @@ func (l *Count) describe(g *leakGroup, alive []float64) Group {
 	by, site := l.Source.Creators()[g.creator], l.sites[g.site]
 	row := Group{
 		CreatedBy: by.Func, CreatedAt: by.At,
-		Reason: site.reason, For: l.waitFor[g.site], Function: site.function, File: site.file, Line: site.line, End: len(g.list),
+		Reason: site.reason, For: l.waitFor[g.site], Function: site.function, File: site.file, Line: site.line, End: len(g.list), Cut: g.cut,
 	}
 	if len(alive) > 0 {
 		row.Start = int(math.Round(alive[0]))

@@ -164,7 +164,7 @@ func TestLeaksOfFiles(t *testing.T) {
 
 // Groups of two processes are one if they were created and wait at the same place. Else both stay.
 func TestAdd(t *testing.T) {
-	group := Group{"main.serve", "main.go:7", "select", "", "main.watch", "watch.go", 5, 1, 2, 3, 0.5, 4, 5, 6, 7, 9, 3, false, 8, []float64{1, 2, 3, 4}}
+	group := Group{"main.serve", "main.go:7", "select", "", "main.watch", "watch.go", 5, 1, 2, 1, 3, 0.5, 4, 5, 6, 7, 9, 3, false, 8, []float64{1, 2, 3, 4}}
 	for what, edit := range map[string]func(g *Group){
 		"creator": func(g *Group) { g.CreatedBy = "x" }, "created at": func(g *Group) { g.CreatedAt = "x" }, "reason": func(g *Group) { g.Reason = "x" },
 		"function": func(g *Group) { g.Function = "x" }, "file": func(g *Group) { g.File = "x" }, "line": func(g *Group) { g.Line = 6 },
@@ -178,7 +178,7 @@ func TestAdd(t *testing.T) {
 	l := &Leaks{Goroutines: 10, Proven: 8, ProvenUnknown: "a", Groups: []Group{group}}
 	group.Oldest, group.Suspect, group.Alive = 9, true, []float64{10, 20}
 	l.add(&Leaks{Goroutines: 5, Asked: true, Proven: 1, ProvenUnknown: "b", Groups: []Group{group}})
-	group = Group{"main.serve", "main.go:7", "select", "", "main.watch", "watch.go", 5, 2, 4, 6, 1, 9, 10, 12, 14, 18, 6, true, 16, []float64{11, 12, 23, 24}}
+	group = Group{"main.serve", "main.go:7", "select", "", "main.watch", "watch.go", 5, 2, 4, 2, 6, 1, 9, 10, 12, 14, 18, 6, true, 16, []float64{11, 12, 23, 24}}
 	testenv.NoDiff(t, "", testcmp.Diff(&Leaks{Goroutines: 15, Asked: true, Proven: 9, ProvenUnknown: "a", Groups: []Group{group}}, l))
 }
 

@@ -71,6 +71,7 @@ func (l *Leaks) add(other *Leaks) {
 func (g *Group) add(other *Group) {
 	g.Start += other.Start
 	g.End += other.End
+	g.Cut += other.Cut
 	g.PerMinute += other.PerMinute
 	g.Low += other.Low
 	g.Oldest = max(g.Oldest, other.Oldest)
