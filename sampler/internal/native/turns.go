@@ -142,7 +142,9 @@ func lookTurn(s *shared, c *circle, n, most uint64) {
 	total := mem.LoadAcquire(uintptr(unsafe.Pointer(&s.goroutines)))
 	all := min(c.n, n)
 	for left := all; left > 0; left-- {
-		fetchNext(s, c, left == all, total)
+		if c != &s.still { // most of the still ones have not moved: what looks read is enough of them
+			fetchNext(s, c, left == all, total)
+		}
 		before := c.look
 		index := mem.Load64(s.entry(before)+entryNext*8) - 1
 		if index >= total {
@@ -153,7 +155,7 @@ func lookTurn(s *shared, c *circle, n, most uint64) {
 			c.look = index
 			continue
 		}
-		if c.n > orderSize {
+		if c == &s.still || c.n > orderSize {
 			fetch(s, index+fetchAhead, total)
 		}
 		g := uintptr(mem.Load64(entry + entryG*8))
