@@ -22,15 +22,26 @@ import (
 )
 
 // isCore reports whether a file is what a process has left when it ended: an ELF file of type 4.
-func isCore(path string) bool {
+func isCore(path string) bool { return elfType(path) == elf.ET_CORE }
+
+// elfType returns the type of an ELF file, elf.ET_NONE of another file.
+func elfType(path string) elf.Type {
 	f, _, err := files.Open(path)
 	if err != nil {
-		return false
+		return elf.ET_NONE
 	}
 	defer f.Close()
 	var head [18]byte
-	_, err = io.ReadFull(f, head[:])
-	return err == nil && string(head[:4]) == elf.ELFMAG && elf.Type(binary.LittleEndian.Uint16(head[16:])) == elf.ET_CORE
+	if _, err = io.ReadFull(f, head[:]); err != nil || string(head[:4]) != elf.ELFMAG {
+		return elf.ET_NONE
+	}
+	return elf.Type(binary.LittleEndian.Uint16(head[16:]))
+}
+
+// isProgram reports whether a file is an executable of Linux.
+func isProgram(path string) bool {
+	t := elfType(path)
+	return t == elf.ET_EXEC || t == elf.ET_DYN
 }
 
 // openCore opens a core, which may be followed by its executable.

@@ -102,7 +102,7 @@ func twoSides(args []string, dash int) (sides [2][]string, err error) {
 		dash = 1
 	}
 	if dash <= 0 || dash >= len(args) {
-		return sides, usagef("diff: %d arguments, want two files, or -- between the files of both sides", len(args))
+		return sides, usagef("diff: %s, want two files, or -- between the files of both sides", plural(int64(len(args)), "argument"))
 	}
 	return [2][]string{args[:dash], args[dash:]}, nil
 }

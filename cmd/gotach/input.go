@@ -34,7 +34,9 @@ func (e *env) read(what string, paths []string, o formats.Options, use func(*for
 		}
 	}
 	in, err := openAll(paths, o)
-	if errors.Is(err, formats.ErrUnknownFormat) {
+	if i := slices.IndexFunc(paths, isProgram); i >= 0 && errors.Is(err, formats.ErrUnknownFormat) {
+		err = fmt.Errorf("%s: it is a program and no profile; gotach record -o FILE.tach -- PROGRAM records one", paths[i])
+	} else if errors.Is(err, formats.ErrUnknownFormat) {
 		err = fmt.Errorf("%w; gotach formats lists the formats, --from FORMAT sets one", err)
 	}
 	if err != nil {

@@ -74,7 +74,7 @@ No message contains TARGET's user, password or query, or the value of a header.`
   gotach push profiles --to otlp+https://otlp.example.com --header-file /etc/gotach/token --resource deployment.environment.name=prod`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("push: %d arguments, want one directory; usage: gotach %s", len(args), cmd.Use)
+				return fmt.Errorf("push: %s, want one directory; usage: gotach %s", plural(int64(len(args)), "argument"), cmd.Use)
 			}
 			if strings.Contains(args[0], "://") { // it may have a password
 				return errors.New("push: the argument is a URL, want a directory; the target is that of --to")

@@ -72,7 +72,7 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
   gotach record --children -o app.tach -- ./run.sh`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 && (cmd.ArgsLenAtDash() != 0 || len(args) == 0) {
-				return fmt.Errorf("record: %d arguments, want a process or its name, or -- and a command; usage: gotach %s", len(args), cmd.Use)
+				return fmt.Errorf("record: %s, want a process or its name, or -- and a command; usage: gotach %s", plural(int64(len(args)), "argument"), cmd.Use)
 			}
 			return nil
 		},
@@ -81,6 +81,9 @@ are deleted. Recording then goes on until Ctrl-C or the program's end, unless -d
 				return err
 			}
 			err := formats.Creatable(cmp.Or(out, "gotach.tach")) // before a command starts
+			if err != nil && out == "" {
+				err = fmt.Errorf("record: the profile cannot be made here; set a file with -o FILE: %w", err)
+			}
 			if err != nil {
 				return err
 			}

@@ -141,7 +141,7 @@ func version() string {
 // oneFile checks the arguments of a command with one file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%s: %d arguments, want one file; usage: gotach %s", cmd.Name(), len(args), cmd.Use)
+		return fmt.Errorf("%s: %s, want one file; usage: gotach %s", cmd.Name(), plural(int64(len(args)), "argument"), cmd.Use)
 	}
 	return nil
 }

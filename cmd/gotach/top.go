@@ -88,7 +88,7 @@ is sampled rarely, and a new one counts from its second sample.`,
   gotach top app.tach --window 1m`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("top: %d arguments, want a file, a process or a URL; usage: gotach %s", len(args), cmd.Use)
+				return fmt.Errorf("top: %s, want a file, a process or a URL; usage: gotach %s", plural(int64(len(args)), "argument"), cmd.Use)
 			}
 			return nil
 		},

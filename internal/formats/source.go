@@ -133,7 +133,7 @@ func (s *source) format() (*Format, error) {
 		}
 	}
 	if s.dir {
-		return nil, errors.New("the directory holds no profile that gotach knows; name the files in it")
+		return nil, errors.New("the directory is no profile; name the files in it")
 	}
 	if len(s.head) == 0 {
 		return nil, errors.New("the file is empty")
