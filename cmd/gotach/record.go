@@ -227,8 +227,8 @@ func (e *env) recordCommand(args []string, out string, d time.Duration, children
 	} else if p, err = e.openCommand(ctx, cmd.Process.Pid); err == nil {
 		err = e.record(ctx, p, out, e.stderr, o)
 	}
-	if p == nil && !children && !errors.Is(err, attach.ErrNotGo) && ctx.Err() == context.Canceled {
-		err = fmt.Errorf("it has ended: %w", err)
+	if errors.Is(err, attach.ErrEnded) {
+		err = errors.New("it ended before it could be read, or is no Go program")
 	}
 	if err != nil {
 		e.warn(fmt.Errorf("record: %w; there is no whole profile of %s", err, args[0]))

@@ -50,7 +50,7 @@ func (r *recorder) session(number int, part time.Duration) *tachyon.Session {
 		s.Objects = tachyon.OnlyChannels
 	}
 	r.Cost = ownCPU()
-	r.TicksAsked = int64(r.now / r.o.Interval)
+	r.TicksAsked = max(int64(r.now/r.o.Interval), r.TicksReached) // the first one was at the begin
 	r.ProcessCPU = r.cpu - r.processCPU
 	s.Counts = r.Counts.Since(r.earlier)
 	s.MaxGoroutines = r.most
