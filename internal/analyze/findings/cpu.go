@@ -144,7 +144,8 @@ func serial(f *facts) error {
 	entry, _ := most(f.entries, strings.Compare) // the goroutine's, as it has most of the CPU time
 	cpu := f.Survey.Busiest
 	one := float64(cpu) / float64(f.length)
-	if one < serialLeast || one > serialMost || float64(cpu) < serialShare*float64(f.computed) {
+	wants := one + float64(f.noCore)/float64(f.length) // nearly all of that is its time
+	if wants < serialLeast || one < serialLeast/2 || one > serialMost || float64(cpu) < serialShare*float64(f.computed) {
 		return nil
 	}
 	at, inside := most(f.hot, byPlace)
@@ -167,7 +168,8 @@ func serial(f *facts) error {
 }
 
 const (
-	// serialLeast and serialMost are the cores that one goroutine uses which always computes.
+	// serialLeast and serialMost are the cores that one goroutine uses which always computes. If
+	// other programs have the cores for a part of its time, it uses half of that at least.
 	serialLeast, serialMost = 0.7, 1.05
 	// serialShare is its part of the CPU time of goroutines.
 	serialShare = 0.85
