@@ -124,9 +124,6 @@ func Create(path string, o Options) (*Writer, error) {
 	}
 	if o.Samples == 0 {
 		o.Samples = maxSamples
-		if o.Writer.Layout == tachyon.CPython315 {
-			o.Samples = math.MaxUint64
-		}
 	}
 	w := &Writer{o: o, out: path, last: o.Writer.Start, same: true, idle: make(chan struct{}, 1)}
 	w.idle <- struct{}{}

@@ -227,7 +227,7 @@ func (st *stacks) scheduling(r record) bool {
 // Compilers of other languages run their code on stacks of their own, which may be in the Go heap.
 // Go has no tables for that code, and has not noted where it was called. Mostly the frame pointer
 // chain leads back to the goroutine's stack: such code keeps frame pointers too, or leaves the
-// register alone. The handler's part is in foreignwalk.go.
+// register alone. The handler's part is in walk.go.
 
 // addForeign appends the PCs of a goroutine in foreign code. It returns false if the stack is not
 // known down to its root.

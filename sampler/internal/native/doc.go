@@ -54,7 +54,7 @@
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
 //     drain has package objects give them numbers (objectlist.go) and reads a channel's capacity.
 //   - Of a goroutine in [IO wait], the runtime.pollDesc whose address is on its stack
-//     (objects.go). The drain asks the kernel what the descriptor is (farends.go): getsockname,
+//     (objects.go). The drain asks the kernel what the descriptor is (objectlist.go): getsockname,
 //     getpeername, getsockopt, readlink.
 //
 // # Why it cannot fault
@@ -157,11 +157,10 @@
 // The drain, one ordinary goroutine:
 //
 //   - drain.go: records of the ring become samples
-//   - objectlist.go: what goroutines wait for
+//   - objectlist.go: what goroutines wait for, and what a descriptor is
 //   - active.go: which goroutine is given CPU time
 //   - lacks.go: time of goroutines that no sample stands for
 //   - goroutine.go: the state of the drain, what it knows of a goroutine, and how often that stops
-//   - farends.go: what a descriptor is
 //   - account.go: CPU time of the process and of each thread
 //   - stacks.go, complete.go, frames.go: from PCs to frames
 //
@@ -169,10 +168,10 @@
 //
 //   - handler.go: what it does; the ticks; its part of the checks of Start
 //   - cputimer.go, interrupt.go: threads and running goroutines record themselves
-//   - turns.go, outside.go, circle.go: which goroutines a tick visits
+//   - turns.go, circle.go: which goroutines a tick visits
 //   - visit.go: the visit of a goroutine that does not run
 //   - objects.go, stopped.go: what it waits for, and whether it has run since
-//   - walk.go, foreignwalk.go, head.go, labels.go: stacks and labels
+//   - walk.go, head.go, labels.go: stacks and labels
 //   - census.go, pace.go: new goroutines, their number, late ticks, and when the next one comes
 //   - context_amd64.go, context_arm64.go: the interrupted registers
 //

@@ -69,7 +69,7 @@ type shared struct {
 	timerMs    uintptr // maxTimers: the M of the thread
 	cpuTag     uint64  // marks the signals of CPU timers
 
-	outside uintptr // a bit for each entry of the roster that is in no circle; see outside.go
+	outside uintptr // a bit for each entry of the roster that is in no circle; see join
 
 	goroutines uint64 // entries of the roster; the drain writes it before the session, ticks afterwards, see addNew
 

@@ -119,7 +119,7 @@ func (n *Source) verify(l *goruntime.Layout) error {
 	n.budget = &cost.Budget{Quota: 64 << 16}
 	first := n.begin(uint64(time.Millisecond))
 	n.s.visitLimit = ^uint64(0)
-	// All entries are in no circle, and ticks check those for living goroutines (outside.go), the
+	// All entries are in no circle, and ticks check those for living goroutines (join), the
 	// waiting one's first.
 	n.s.met, n.s.probe = n.s.goroutines, uint64(d.roster.index[uint64(w.waitG)])
 	for i := range n.s.met {
