@@ -21,6 +21,8 @@ type births struct {
 
 	stops        float64 // of the goroutines of connections that served requests of HTTP/1; 0: unknown
 	stopsAtLeast bool
+
+	still bool // connections of HTTP/1 hardly ever ran between two requests that have samples
 }
 
 // A birthSite is a function that starts goroutines.
@@ -306,6 +308,10 @@ func (b *births) numbers(all, more [analyze.KindCount]float64, seen [analyze.Kin
 			known = known && b.stops >= fewStops*point
 			high = max(low, min(high, b.stops/leastStops))
 			point = min(point, high)
+		}
+		if k == analyze.KindHTTP && b.still && c.http && c.long && c.connections == 0 {
+			known, point = true, min(point, estimated) // who has the unseen ones is known: others
+			low, high = min(low, point), min(high, estimated)
 		}
 		edges := 2 / float64(max(1, b.born)) // of what began first and last, some have no sample
 		if known {

@@ -139,6 +139,8 @@ func (f *finder) rows(out *Requests) (shown Number) {
 	if g := kinds[0][analyze.KindHTTP]; g != nil {
 		more[analyze.KindHTTP] = f.unexplained(g)
 	}
+	m := f.Source.Metadata().Session
+	f.lives.births.still = m != nil && m.Markers && 50*f.unseen <= uint64(seen[analyze.KindHTTP])
 	counts, unseen := f.lives.births.numbers(all, more, seen)
 	add := func(g *requestGroup, k int) Number {
 		row, c := g.key, counts[k]
