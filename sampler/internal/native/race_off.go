@@ -2,4 +2,5 @@
 
 package native
 
-const raceBuild = false
+// instrumented is for builds with -race.
+func instrumented() bool { return false }
