@@ -14,7 +14,7 @@ import (
 // keeps for reuse, less its own. Every tick reads that number. Its integral over time is what the
 // weights of all samples must add up to, so what they lack is known (drain.lack). The visits alone
 // cannot say that: a goroutine can begin and end where no look comes in time. The drain's part is
-// in lacks.go. If Start has not found the counters (setup.go), sessions go on without the
+// in goroutine.go. If Start has not found the counters (setup.go), sessions go on without the
 // number.
 
 // count returns the number of the program's goroutines, as runtime.NumGoroutine does.

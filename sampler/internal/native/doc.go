@@ -31,7 +31,7 @@
 // up to what getrusage says.
 //
 // All time of goroutines is accounted for too: each tick reads how many there are, and what the
-// samples lack of the integral of that number counts as not seen (census.go, lacks.go).
+// samples lack of the integral of that number counts as not seen (census.go, goroutine.go).
 //
 // A waiting goroutine that has not run since its last visit is not walked again. This
 // is exact: once a cycle, the collector stamps g.waitsince on every goroutine that it
@@ -50,7 +50,7 @@
 //   - Goroutine stacks and system stacks, within the bounds in their g.
 //   - runtime.moduledata and the tables that it points to, for inlined calls and for frame sizes
 //     (goruntime.FuncTable). That includes those of plugins and of just-in-time compilers.
-//   - pprof labels, from the goroutine (labels.go).
+//   - pprof labels, from the goroutine (head.go).
 //   - g.waiting and the runtime.sudog there, for what the goroutine waits for (objects.go). The
 //     drain has package objects give them numbers (objectlist.go) and reads a channel's capacity.
 //   - Of a goroutine in [IO wait], the runtime.pollDesc whose address is on its stack
@@ -159,8 +159,8 @@
 //   - drain.go: records of the ring become samples
 //   - objectlist.go: what goroutines wait for, and what a descriptor is
 //   - active.go: which goroutine is given CPU time
-//   - lacks.go: time of goroutines that no sample stands for
-//   - goroutine.go: the state of the drain, what it knows of a goroutine, and how often that stops
+//   - goroutine.go: the state of the drain, what it knows of a goroutine, how often that stops, and
+//     time of goroutines that no sample stands for
 //   - account.go: CPU time of the process and of each thread
 //   - stacks.go, complete.go, frames.go: from PCs to frames
 //
@@ -171,7 +171,7 @@
 //   - turns.go, circle.go: which goroutines a tick visits
 //   - visit.go: the visit of a goroutine that does not run
 //   - objects.go, stopped.go: what it waits for, and whether it has run since
-//   - walk.go, head.go, labels.go: stacks and labels
+//   - walk.go, head.go: stacks and labels
 //   - census.go, pace.go: new goroutines, their number, late ticks, and when the next one comes
 //   - context_amd64.go, context_arm64.go: the interrupted registers
 //
