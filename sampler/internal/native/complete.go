@@ -2,10 +2,7 @@
 
 package native
 
-import (
-	"github.com/gotach/profiler/internal/goruntime"
-	"github.com/gotach/profiler/tachyon"
-)
+import "github.com/gotach/profiler/internal/goruntime"
 
 // complete returns a record's PCs as return addresses, innermost first. It adds the callers
 // that a frame pointer walk misses and leaves out PCs that are not Go code. It returns false
@@ -273,26 +270,4 @@ func (c *completion) foreignCaller(next uint64, leaf uintptr) (ret uint64, calls
 		}
 	}
 	return 0, false
-}
-
-// buildBare makes the stack of a goroutine whose stack is not known: what it does now, and the
-// function that it began with.
-func (st *stacks) buildBare(s *stack, r record) {
-	s.valid = true
-	s.reason = st.reason(r)
-	st.addReason(s, s.reason)
-	what := tachyon.FuncNotRead
-	if r.flags()&flagBare == 0 {
-		for _, f := range st.pc(r.pcs()[0] + goruntime.PCQuantum).frames {
-			s.ids = append(s.ids, f.id)
-		}
-		what = tachyon.FuncNoSymbols
-	}
-	s.ids = append(s.ids, st.out.Frame(tachyon.Frame{Func: what}))
-	if r[headStartPC] == 0 {
-		return
-	}
-	if b := st.begin(r); b.pc != r[headGoPC]-goruntime.PCQuantum { // else it is the go statement, which is on another stack
-		s.ids, s.user = append(s.ids, b.id), b.user
-	}
 }

@@ -184,12 +184,3 @@ func (s *shared) mOfThread() uintptr {
 	}
 	return 0
 }
-
-// handlerPC is the entry that the kernel calls. restorerPC is the code that the handler
-// returns to.
-var handlerPC, restorerPC uintptr
-
-// entry returns the code address of a function.
-func entry[F any](f F) uintptr {
-	return **(**uintptr)(unsafe.Pointer(&f))
-}

@@ -365,3 +365,12 @@ type found struct {
 	moved bool   // it has run since the visit of which mark is, or is not parked
 	mark  uint64 // of the latest visit that recorded its stack
 }
+
+// handlerPC is the entry that the kernel calls. restorerPC is the code that the handler
+// returns to.
+var handlerPC, restorerPC uintptr
+
+// entry returns the code address of a function.
+func entry[F any](f F) uintptr {
+	return **(**uintptr)(unsafe.Pointer(&f))
+}

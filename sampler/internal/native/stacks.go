@@ -257,3 +257,25 @@ func (st *stacks) callee(wrapper uintptr) (pc uintptr, inlined *runtime.Frame) {
 	}
 	return 0, nil
 }
+
+// buildBare makes the stack of a goroutine whose stack is not known: what it does now, and the
+// function that it began with.
+func (st *stacks) buildBare(s *stack, r record) {
+	s.valid = true
+	s.reason = st.reason(r)
+	st.addReason(s, s.reason)
+	what := tachyon.FuncNotRead
+	if r.flags()&flagBare == 0 {
+		for _, f := range st.pc(r.pcs()[0] + goruntime.PCQuantum).frames {
+			s.ids = append(s.ids, f.id)
+		}
+		what = tachyon.FuncNoSymbols
+	}
+	s.ids = append(s.ids, st.out.Frame(tachyon.Frame{Func: what}))
+	if r[headStartPC] == 0 {
+		return
+	}
+	if b := st.begin(r); b.pc != r[headGoPC]-goruntime.PCQuantum { // else it is the go statement, which is on another stack
+		s.ids, s.user = append(s.ids, b.id), b.user
+	}
+}
