@@ -33,6 +33,7 @@ type lives struct {
 	number  map[uint64]int32 // index into all, by id
 	ordered []int32          // by parent, then by time
 	rare    bool             // see isRare
+	soon    uint64           // see isSoon
 	ticks   tickList
 
 	births births
@@ -48,7 +49,7 @@ func (l *lives) load(s *analyze.Sample) error {
 	l.file, l.number, l.ordered = s.File+1, map[uint64]int32{}, nil
 	_, f := l.Source.File()
 	h := f.Stream.Header()
-	l.rare = l.isRare()
+	l.rare, l.soon = l.isRare(), l.isSoon()
 	since := func(t uint64) uint64 { return min(uint64(max(0, int64(h.Start+t-l.Start))), l.Until) }
 	for g, err := range f.Stream.Goroutines() {
 		if err != nil {
@@ -111,6 +112,33 @@ func (l *lives) setGone() {
 func (l *lives) isRare() bool {
 	m := l.Source.Metadata().Session
 	return m != nil && m.TicksReached > 0 && 2*m.TicksAsked >= 3*m.TicksReached
+}
+
+// isSoon returns how soon a tick finds that a goroutine that ran now waits, in µs; 0: that is not
+// known, because ticks are rare, find not all of them, or were late while the program did not run.
+func (l *lives) isSoon() uint64 {
+	m := l.Source.Metadata().Session
+	if m == nil || m.TicksReached == 0 || m.Throttled > 0 {
+		return 0
+	}
+	every := uint64(m.Duration.Microseconds() / m.TicksReached)
+	if every > turns {
+		return 0
+	}
+	return 4 * every
+}
+
+// turns is the time between two ticks from which on goroutines are visited in turns, in µs.
+const turns = 4000
+
+// begun returns when a goroutine at the latest began to do what it does in a sample. The sample of
+// a long wait may be that of its end: the tick that has found its begin has none if CPU time that
+// the goroutine is owed takes its place.
+func (l *lives) begun(s *analyze.Sample) uint64 {
+	if l.soon == 0 || !analyze.Waits(s.Status) {
+		return s.At
+	}
+	return min(s.At, s.Begin()+l.soon)
 }
 
 // exact reports whether the goroutines live as long as the handlers run. If a request has a body,

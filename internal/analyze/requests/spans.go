@@ -148,7 +148,7 @@ func (f *finder) add(s *analyze.Sample) (int32, error) {
 	a, served := f.anchor(s.Stack), c.conn.request(&f.lives, s, c.in)
 	called := &f.calledAs.List[a]
 	if c.in && (a != c.anchor || served != c.served) {
-		f.leave(c, s.At, called.gap)
+		f.leave(c, f.lives.begun(s), called.gap)
 	}
 	if called.function == "" {
 		if c.serves && !s.Unselected && s.Status&tachyon.Moved != 0 && f.idle.Always(s.Stack) {
