@@ -21,13 +21,13 @@ func newRequests(e *env) *cobra.Command {
 		Long: `Show how long requests took: a histogram, percentiles, and what the slow ones did more than those near
 the median. The program needs no code for it: a request is an invocation of a function, the time in
 which the same call stays on a goroutine's stack. By default the function is an HTTP handler
-(ServeHTTP), else a gRPC handler, else a test; --func sets another.
+(ServeHTTP, or one of fasthttp or Fiber), else a gRPC handler, else a test; --func sets another.
 
 With --label KEY, a request is the time in which goroutines have one value of a pprof label. As
 goroutines inherit labels, it includes all goroutines that work for it.
 
 If there are several, each kind (HTTP, gRPC, Connect, jobs of a queue, tests) and each handler has a
-row. Handlers that look at the program itself, such as /debug/pprof, are apart.
+row. Middleware of net/http, Gin, Echo, Fiber and fasthttp's router is no handler. Handlers that look at the program itself, such as /debug/pprof, are apart.
 
 Most requests that are shorter than the time between two samples have no sample. They are counted too: in
 net/http, HTTP/2 and gRPC each request starts a goroutine, and the runtime numbers goroutines. This

@@ -2,7 +2,9 @@ package analyze
 
 import (
 	"regexp"
+	"strings"
 
+	"github.com/gotach/profiler/internal/profile"
 	"github.com/gotach/profiler/tachyon"
 )
 
@@ -13,10 +15,33 @@ type requestKind struct {
 	Function *regexp.Regexp
 }
 
+// fasthttpRouter matches the handlers of routers for fasthttp.
+const fasthttpRouter = `^github\.com/(fasthttp/router|buaazp/fasthttprouter)\.\(\*Router\)\.Handler$`
+
+// CallsHandler matches functions that call a handler, or the next one of a chain: all but the last
+// are middleware.
+var CallsHandler = regexp.MustCompile(`\.ServeHTTP$|^github\.com/gin-gonic/gin\.\(\*Context\)\.Next$|` +
+	`^github\.com/labstack/echo/v\d+\.\(\*Echo\)\.add\.func\d+$|` +
+	`^github\.com/gofiber/fiber/v\d+\.\(\*App\)\.(next|nextCustom|(h|\w+H)andler)$|` + fasthttpRouter)
+
+// fasthttpOwn matches what fasthttp calls besides a handler.
+var fasthttpOwn = regexp.MustCompile(`^(bufio|bytes|context|errors|fmt|io|net|sync|time|crypto/tls|sync/atomic|runtime|internal/\S+|github\.com/valyala/\w+)\.`)
+
+// ServesFasthttp reports whether a function serves a connection of fasthttp, one request after the
+// other.
+func ServesFasthttp(function string) bool {
+	return strings.HasPrefix(function, "github.com/valyala/fasthttp.(*Server).serveConn")
+}
+
+// FasthttpHandler reports whether a function that is called by one of ServesFasthttp is a handler.
+func FasthttpHandler(function string) bool {
+	return profile.PackageEnd(function) >= 0 && !ServesFasthttp(function) && (!fasthttpOwn.MatchString(function) || strings.Contains(function, "Handler"))
+}
+
 // RequestKinds are the functions whose invocations are requests if nothing else is said. The
 // outermost one in a stack counts.
 var RequestKinds = [KindCount]requestKind{
-	KindHTTP: {"HTTP", "HTTP handlers (ServeHTTP)", regexp.MustCompile(`\.ServeHTTP$`)},
+	KindHTTP: {"HTTP", "HTTP handlers (ServeHTTP)", regexp.MustCompile(`\.ServeHTTP$|^github\.com/gofiber/fiber/v\d+\.\(\*App\)\.(h|\w+H)andler$|` + fasthttpRouter)},
 	KindGRPC: {"gRPC", "gRPC handlers", regexp.MustCompile(`^google\.golang\.org/grpc\.\(\*Server\)\.process(Unary|Streaming|)RPC$`)},
 	// An HTTP handler is outside of it: see finder.handler.
 	KindConnect: {"Connect", "Connect handlers", regexp.MustCompile(`^(connectrpc\.com|github\.com/bufbuild)/connect(-go)?\.\(\*Handler\)\.ServeHTTP$`)},

@@ -19,6 +19,8 @@ type births struct {
 	sites map[string]*birthSite
 	seen  map[uint64]*birth // of the present file, by id
 
+	joined [analyze.KindCount]bool // as mayJoin
+
 	stops        float64 // of the goroutines of connections that served requests of HTTP/1; 0: unknown
 	stopsAtLeast bool
 
@@ -275,7 +277,7 @@ func (b *births) numbers(all, more [analyze.KindCount]float64, seen [analyze.Kin
 		}
 		if !c.kinds[k] {
 			x := Number{Count: int(math.Round(estimated + more[k])), Seen: seen[k]}
-			if x.Low = x.Count; more[k] == 0 && k != analyze.KindGRPC && k != analyze.KindConnect {
+			if x.Low = x.Count; more[k] == 0 && !b.joined[k] && k != analyze.KindGRPC && k != analyze.KindConnect {
 				x.High = x.Count
 			} else {
 				x.Low = int(atLeast(estimated, seen[k]) + more[k])

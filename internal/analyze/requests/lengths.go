@@ -212,12 +212,13 @@ func (l *lengths) over(d uint64) (n float64) {
 // the list from which l was estimated. Where the number is not known well enough, a percentile has
 // a limit only: with fewer requests that have no sample it is greater.
 func (l *lengths) percentiles(list []*request, c Number) (out Lengths) {
-	longest, joined := uint64(0), 0
+	longest, one := uint64(0), uint64(0) // one: of those that are certainly one request
 	for _, x := range list {
-		longest = max(longest, x.length())
-		joined += analyze.Int(x.joined)
+		if longest = max(longest, x.length()); !x.joined {
+			one = max(one, x.length())
+		}
 	}
-	if 100*joined > len(list) { // those that seem to have no sample may be parts of these
+	if mayJoin(list) { // those that seem to have no sample may be parts of these
 		c.Low, c.High = len(list), 0
 	}
 	at := func(q float64, value, below *time.Duration) {
@@ -238,8 +239,17 @@ func (l *lengths) percentiles(list []*request, c Number) (out Lengths) {
 	at(0.5, &out.P50, &out.P50Below)
 	at(0.9, &out.P90, &out.P90Below)
 	at(0.99, &out.P99, &out.P99Below)
-	if out.Max = analyze.Micros(longest); longest < l.short {
-		out.Max, out.MaxBelow = 0, analyze.Micros(l.short)
+	if out.Max = analyze.Micros(longest); longest < l.short || one < longest {
+		out.Max, out.MaxBelow = 0, analyze.Micros(max(longest, l.short))
 	}
 	return out
+}
+
+// mayJoin reports whether more than a few requests may be several that followed one another.
+func mayJoin(list []*request) bool {
+	joined := 0
+	for _, x := range list {
+		joined += analyze.Int(x.joined)
+	}
+	return 100*joined > len(list)
 }

@@ -12,7 +12,7 @@ import (
 // Has reports whether a profile has functions that are requests if nothing else is said.
 func Has(p *profile.Profile) bool {
 	for i := range p.Frames {
-		if _, ok := analyze.RequestKind(p.Frames[i].Func); ok {
+		if _, ok := analyze.RequestKind(p.Frames[i].Func); ok || analyze.ServesFasthttp(p.Frames[i].Func) {
 			return true
 		}
 	}

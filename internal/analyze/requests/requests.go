@@ -231,7 +231,9 @@ func (f *finder) summary() *Requests {
 		out.Number = f.rows(out)
 	} else {
 		out.Count = max(out.Seen, int(math.Round(l.all)))
-		out.Low, out.High = out.Seen, out.Count
+		if out.Low = out.Seen; !mayJoin(list) {
+			out.High = out.Count
+		}
 	}
 	out.Lengths = l.percentiles(list, out.Number)
 	if parts := f.parts.ended(); len(parts) > len(list) {

@@ -8,7 +8,6 @@ import (
 )
 
 var (
-	serveHTTP      = analyze.RequestKinds[analyze.KindHTTP].Function
 	connectHandler = analyze.RequestKinds[analyze.KindConnect].Function
 	grpcMethod     = regexp.MustCompile(`\._\w+_Handler$`) // generated for each method
 )
@@ -42,7 +41,7 @@ func (f *finder) handler(stack uint32, a *anchor, r *route) {
 			continue // why it waits, or a part of the runtime
 		}
 		r.debug = r.debug || analyze.DebugHandler.MatchString(leaf.Func)
-		if a.kind == analyze.KindHTTP && serveHTTP.MatchString(leaf.Func) {
+		if a.kind == analyze.KindHTTP && analyze.CallsHandler.MatchString(leaf.Func) {
 			if r.depth = min(r.depth+2, 254); served < 0 {
 				served = len(way)
 			}

@@ -132,6 +132,7 @@ func (f *finder) rows(out *Requests) (shown Number) {
 			if g != nil {
 				g.lens = f.estimate(g.list)
 				all[k] += g.lens.all
+				f.lives.births.joined[k] = f.lives.births.joined[k] || mayJoin(g.list)
 				seen[k] += len(g.list)
 			}
 		}

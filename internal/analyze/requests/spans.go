@@ -276,10 +276,14 @@ func (f *finder) anchor(stack uint32) uint32 {
 	var a anchor
 	a.gap = stack != 0 && analyze.IsGap(f.Leaf(stack))
 	for at := stack; at != 0; at = f.Caller(at) {
-		name := f.Leaf(at).Func
-		if kind, ok := f.matches(name); ok { // the outermost one counts
-			a.function, a.kind, a.below = name, kind, f.Caller(at)
-			a.serial = f.o.Func != nil || a.below != 0 && f.Leaf(a.below).Func == "net/http.(*conn).serve" // else it has a goroutine to itself, as in HTTP/2
+		name, below, caller := f.Leaf(at).Func, f.Caller(at), ""
+		if below != 0 {
+			caller = f.Leaf(below).Func
+		}
+		fasthttp := analyze.ServesFasthttp(caller)
+		if kind, ok := f.matches(name); ok || fasthttp && f.o.Func == nil && analyze.FasthttpHandler(name) { // the outermost one counts
+			a.function, a.kind, a.below = name, kind, below
+			a.serial = f.o.Func != nil || fasthttp || caller == "net/http.(*conn).serve" // else it has a goroutine to itself, as in HTTP/2
 		}
 		if f.o.Func == nil && analyze.Elsewhere[name] {
 			return f.setAnchor(stack, anchor{})
