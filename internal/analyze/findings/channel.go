@@ -60,7 +60,7 @@ func channels(f *facts) error {
 			continue
 		}
 		at := f.ownOf(&x.Sites[0])
-		out := Finding{Kind: Channel, Cost: sent, Share: f.share(sent), Since: f.since(f.seriesAt(at)), Command: "locks %s", Sure: Measured}
+		out := Finding{Kind: Channel, Cost: sent, Share: f.share(sent), Span: f.span(f.seriesAt(at)), Command: "locks %s", Sure: Measured}
 		if f.byRequests() && !f.worth(f.waited(&x), channelShare) {
 			out.Share = min(1, float64(sent)/float64(max(1, f.work)))
 		}
@@ -68,7 +68,7 @@ func channels(f *facts) error {
 		if x.Capacity > 0 {
 			capacity = fmt.Sprintf(" with %s", plural(int(x.Capacity), "place"))
 		}
-		out.Text = fmt.Sprintf("The consumer of a channel is slow: %s goroutines on average wait to send to %s%s (%s), at %s%s", f.average(sent), x.Name, capacity, profile.DurationText(sent), at.text(), sinceText(out.Since))
+		out.Text = fmt.Sprintf("The consumer of a channel is slow: %s goroutines on average wait to send to %s%s (%s), at %s%s", f.average(sent), x.Name, capacity, profile.DurationText(sent), at.text(), out.Span.text())
 		out.Evidence = []string{waitsOf(&x)}
 		for y, h := &x, other; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= y.Waited/4; {
 			l := &h.Lines[0]

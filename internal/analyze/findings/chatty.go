@@ -27,8 +27,8 @@ func chatty(f *facts) error {
 		if r.Each() < chattyWaits || !f.worth(r.Time, chattyShare) || !f.asks(at, r.State) {
 			continue
 		}
-		x := Finding{Kind: Chatty, Cost: r.Time, Share: f.share(r.Time), Sure: Measured, Since: f.since(f.seriesAt(at)), Command: "requests %s"}
-		x.Text = fmt.Sprintf("Requests wait many times at one line: at least %.1f times each, %s, in [%s] at %s%s.", r.Each(), f.part(r.Time), r.State, at.text(), sinceText(x.Since))
+		x := Finding{Kind: Chatty, Cost: r.Time, Share: f.share(r.Time), Sure: Measured, Span: f.span(f.seriesAt(at)), Command: "requests %s"}
+		x.Text = fmt.Sprintf("Requests wait many times at one line: at least %.1f times each, %s, in [%s] at %s%s.", r.Each(), f.part(r.Time), r.State, at.text(), x.Span.text())
 		x.Evidence = []string{fmt.Sprintf("%d waits of %d requests were seen there; a tick sees one, so there were more", r.Waits, r.Requests), fewer}
 		f.add(x, at)
 	}

@@ -313,21 +313,27 @@ func (f *facts) add(x Finding, at place) {
 	f.found = append(f.found, x)
 }
 
-// since returns from when on a series has time, in µs. It is 0 if that is nearly from the start on.
-func (f *facts) since(series []float32) int64 {
+// endPart is the part of the most of a series below which it has ended.
+const endPart = 0.05
+
+// span returns when a series has time.
+func (f *facts) span(series []float32) (s Span) {
 	if len(series) == 0 {
-		return 0
+		return s
 	}
-	limit := slices.Max(series) / 4
-	for i, v := range series {
-		if v >= limit {
-			if 5*i < len(series) {
-				return 0
-			}
-			return f.length.Microseconds() * int64(i) / int64(len(series))
-		}
+	at := func(i int) int64 { return f.length.Microseconds() * int64(i) / int64(len(series)) }
+	most := slices.Max(series)
+	if first := slices.IndexFunc(series, func(v float32) bool { return v >= most/4 }); 5*first >= len(series) {
+		s.Since = at(first)
 	}
-	return 0
+	last := len(series)
+	for last > 0 && series[last-1] < endPart*most {
+		last--
+	}
+	if 5*last <= 4*len(series) {
+		s.Until = at(last)
+	}
+	return s
 }
 
 func placeOf(f *profile.Frame) place { return place{f.Func, f.File, int(f.Line)} }

@@ -1,5 +1,6 @@
 // Package findings says in sentences what is wrong with a program: the cause, the place, what it
-// costs, since when, how sure that is, and which command shows more. It computes nothing itself.
+// costs, since and until when, how sure that is, and which command shows more. It computes nothing
+// itself.
 // Each number is one that an analysis of package analyze has, and that a command prints. If nothing
 // is wrong it says nothing.
 //
@@ -31,9 +32,9 @@ type Finding struct {
 	Cost  time.Duration `json:"cost_ns"`
 	Share float64       `json:"share"`
 	// Sure is Measured or Inferred.
-	Sure    string `json:"sure"`
-	Since   int64  `json:"since_us"` // from when on, since the start; 0: from the start, or unknown
-	Command string `json:"command"`  // that shows more
+	Sure string `json:"sure"`
+	Span
+	Command string `json:"command"` // that shows more
 
 	Evidence []string `json:"evidence,omitempty"` // further facts, a line each, at most five
 	Note     bool     `json:"note,omitempty"`     // it is no fault of the program
@@ -43,6 +44,12 @@ type Finding struct {
 	clock  float64 // the share of the time on the clock, for the order if it is greater
 	place  place   // of which it speaks; another finding about it says nothing new
 	about  []place
+}
+
+// A Span says when it is so, µs since the start.
+type Span struct {
+	Since int64 `json:"since_us"`           // 0: from the start, or unknown
+	Until int64 `json:"until_us,omitempty"` // 0: to the end, or unknown
 }
 
 // How sure a finding is.

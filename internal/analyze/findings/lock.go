@@ -85,8 +85,8 @@ func (f *facts) holder(x *locks.Lock) (text string, at place, evidence []string,
 
 func (f *facts) lock(x *locks.Lock, waited time.Duration) {
 	at := f.ownOf(&x.Sites[0])
-	out := Finding{Kind: Lock, Cost: waited, Share: f.share(waited), Since: f.since(f.seriesAt(at)), Command: "locks %s"}
-	out.Text = fmt.Sprintf("%s wait for the lock %s (%s): %s, at %s%s", f.who(), x.Name, x.Kind, f.part(waited), at.text(), sinceText(out.Since))
+	out := Finding{Kind: Lock, Cost: waited, Share: f.share(waited), Span: f.span(f.seriesAt(at)), Command: "locks %s"}
+	out.Text = fmt.Sprintf("%s wait for the lock %s (%s): %s, at %s%s", f.who(), x.Name, x.Kind, f.part(waited), at.text(), out.Span.text())
 	text, held, evidence, sure := f.holder(x)
 	out.Sure, out.Evidence = sure, append([]string{waitsOf(x)}, evidence...)
 	if text != "" {

@@ -70,11 +70,11 @@ func peers(f *facts) error {
 		if k.writes {
 			what = readerText(k.peer) + " to read what they write"
 		}
-		x := Finding{Kind: Peer, Cost: waited, Share: f.share(waited), Sure: Measured, Since: f.since(series[k])}
+		x := Finding{Kind: Peer, Cost: waited, Share: f.share(waited), Sure: Measured, Span: f.span(series[k])}
 		if always { // one goroutine does nothing else: on the clock that is the whole time
 			x.clock = alwaysWeight * float64(waited) / float64(max(f.length, waited))
 		}
-		x.Text = fmt.Sprintf("%s wait for %s: %s, most of it at %s%s.", f.who(), what, f.part(waited), s.place.text(), sinceText(x.Since))
+		x.Text = fmt.Sprintf("%s wait for %s: %s, most of it at %s%s.", f.who(), what, f.part(waited), s.place.text(), x.Span.text())
 		if f.byRequests() && f.Requests != nil && f.Requests.Count > 0 {
 			x.Evidence = append(x.Evidence, halfTook(f.Requests))
 		}

@@ -114,16 +114,16 @@ func perRequest(f *facts) error {
 			}
 		}
 		if f.worth(all, leastShare) {
-			f.op(op, all, first.place, f.since(series))
+			f.op(op, all, first.place, f.span(series))
 		}
 	}
 	return nil
 }
 
-func (f *facts) op(op string, all time.Duration, at place, since int64) {
+func (f *facts) op(op string, all time.Duration, at place, span Span) {
 	w := opWords[op]
-	x := Finding{Kind: w.kind, Cost: all, Share: f.share(all), Sure: Measured, Since: since, Evidence: []string{w.hint}}
-	x.Text = fmt.Sprintf("%s %s: %s, most of it at %s%s.", f.who(), w.what, f.part(all), at.text(), sinceText(since))
+	x := Finding{Kind: w.kind, Cost: all, Share: f.share(all), Sure: Measured, Span: span, Evidence: []string{w.hint}}
+	x.Text = fmt.Sprintf("%s %s: %s, most of it at %s%s.", f.who(), w.what, f.part(all), at.text(), span.text())
 	x.Command = "report %s --tree --focus " + quoted(funcFlag(at.function))
 	f.add(x, at)
 }
@@ -148,8 +148,8 @@ func (f *facts) dials(s *spot) bool {
 	}
 	f.dialed = true
 	w := opWords[op]
-	x := Finding{Kind: w.kind, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Inferred, Since: f.since(s.series)}
-	x.Text = fmt.Sprintf("%s wait for new connections of http.Transport: %s, at %s%s; the goroutines that connect %s for %s.", f.who(), f.part(f.of(s)), s.place.text(), sinceText(x.Since), w.what, durationText(times[op]))
+	x := Finding{Kind: w.kind, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Inferred, Span: f.span(s.series)}
+	x.Text = fmt.Sprintf("%s wait for new connections of http.Transport: %s, at %s%s; the goroutines that connect %s for %s.", f.who(), f.part(f.of(s)), s.place.text(), x.Span.text(), w.what, durationText(times[op]))
 	x.Evidence = []string{w.hint}
 	x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
 	f.add(x, s.place)

@@ -52,12 +52,12 @@ func pools(f *facts) error {
 			x.Evidence = append(x.Evidence, othersWait(s, f.of(s)))
 			continue
 		}
-		x := Finding{Kind: Pool, Cost: f.of(s), Share: f.share(f.of(s)), Sure: sure, Since: f.since(s.series)}
+		x := Finding{Kind: Pool, Cost: f.of(s), Share: f.share(f.of(s)), Sure: sure, Span: f.span(s.series)}
 		what := "pool is too small"
 		if !strings.Contains(s.wait, "connection") {
 			what = "limit is too low"
 		}
-		x.Text = fmt.Sprintf("The %s: %s wait for %s: %s, at %s%s", what, strings.ToLower(f.who()), name, f.part(f.of(s)), s.place.text(), sinceText(x.Since))
+		x.Text = fmt.Sprintf("The %s: %s wait for %s: %s, at %s%s", what, strings.ToLower(f.who()), name, f.part(f.of(s)), s.place.text(), x.Span.text())
 		if uses != "" {
 			x.Text += "; who has one " + uses
 			x.about = append(x.about, at)
@@ -128,7 +128,7 @@ func (f *facts) nested(chains map[place][]locks.WaitNode) map[place]bool {
 			continue
 		}
 		told[s.place] = true
-		x := Finding{Kind: Pool, Cost: f.of(s), Sure: Inferred, Since: f.since(s.series)}
+		x := Finding{Kind: Pool, Cost: f.of(s), Sure: Inferred, Span: f.span(s.series)}
 		for _, other := range list {
 			n := nodeOf(chains[other.place], s.wait)
 			if n != nil && !told[other.place] && other.wait == s.wait && len(n.Next) > 0 && placeOfHolder(&n.Next[0].HolderFrame) == s.place && n.Next[0].Time >= n.Time/2 {
@@ -138,7 +138,7 @@ func (f *facts) nested(chains map[place][]locks.WaitNode) map[place]bool {
 			}
 		}
 		x.Share = f.share(x.Cost)
-		x.Text = fmt.Sprintf("%s wait for %s and have one already, in %s: %s, at %s%s.", f.who(), n.Name, placeOfHolder(n.Has).text(), f.part(f.of(s)), s.place.text(), sinceText(x.Since))
+		x.Text = fmt.Sprintf("%s wait for %s and have one already, in %s: %s, at %s%s.", f.who(), n.Name, placeOfHolder(n.Has).text(), f.part(f.of(s)), s.place.text(), x.Span.text())
 		x.Evidence = append(x.Evidence, "close the rows before the next query, or ask in the transaction itself")
 		x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
 		f.add(x, s.place)
@@ -199,7 +199,7 @@ func nodeOf(chains []locks.WaitNode, wait string) *locks.WaitNode {
 // semaphore tells of a channel that is used as a semaphore.
 func (f *facts) semaphore(x *locks.Lock, waited time.Duration) {
 	at := f.ownOf(&x.Sites[0])
-	out := Finding{Kind: Pool, Cost: waited, Share: f.share(waited), Since: f.since(f.seriesAt(at)), Command: "locks %s"}
+	out := Finding{Kind: Pool, Cost: waited, Share: f.share(waited), Span: f.span(f.seriesAt(at)), Command: "locks %s"}
 	places := ""
 	if x.Capacity > 0 {
 		places = " with " + plural(int(x.Capacity), "place")
@@ -209,7 +209,7 @@ func (f *facts) semaphore(x *locks.Lock, waited time.Duration) {
 		who, part = f.average(waited)+" goroutines on average", profile.DurationText(waited)
 		out.Share = min(1, float64(waited)/float64(max(1, f.work)))
 	}
-	out.Text = fmt.Sprintf("The semaphore %s%s is too small: %s wait for it: %s, at %s%s", x.Name, places, who, part, at.text(), sinceText(out.Since))
+	out.Text = fmt.Sprintf("The semaphore %s%s is too small: %s wait for it: %s, at %s%s", x.Name, places, who, part, at.text(), out.Span.text())
 	text, held, evidence, sure := f.holder(x)
 	out.Sure, out.Evidence = sure, append([]string{waitsOf(x)}, evidence...)
 	if text != "" {

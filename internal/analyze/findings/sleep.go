@@ -23,9 +23,9 @@ func sleeps(f *facts) error {
 			f.work -= s.wall // one goroutine has nothing to do until a time comes
 			continue
 		}
-		x := Finding{Kind: Sleep, weight: sleepWeight, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Measured, Since: f.since(s.series)}
+		x := Finding{Kind: Sleep, weight: sleepWeight, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Measured, Span: f.span(s.series)}
 		x.Note = !f.byRequests() && s.state != "sleep" && s.wall <= f.length+f.length/20 // one goroutine may have nothing to do until then
-		x.Text = fmt.Sprintf("%s sleep: %s, at %s%s.", f.who(), f.part(f.of(s)), s.place.text(), sinceText(x.Since))
+		x.Text = fmt.Sprintf("%s sleep: %s, at %s%s.", f.who(), f.part(f.of(s)), s.place.text(), x.Span.text())
 		x.Evidence = []string{"is it a retry, or a poll for something that could wake it?"}
 		x.Command = "report %s --tree --focus " + quoted(funcFlag(s.place.function))
 		f.add(x, s.place)
@@ -49,9 +49,9 @@ func (f *facts) polls() error {
 				continue
 			}
 			at := placeOfHolder(&n.Next[0].HolderFrame)
-			x := Finding{Kind: Sleep, weight: sleepWeight, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Inferred, Since: f.since(s.series)}
+			x := Finding{Kind: Sleep, weight: sleepWeight, Cost: f.of(s), Share: f.share(f.of(s)), Sure: Inferred, Span: f.span(s.series)}
 			x.Text = fmt.Sprintf("Requests wait for a goroutine that waits until a time comes: %s, in [%s] at %s%s; it is in %s meanwhile (%s of it).",
-				f.part(f.of(s)), s.state, s.place.text(), sinceText(x.Since), at.text(), percentOf(n.Next[0].Time, n.Time))
+				f.part(f.of(s)), s.state, s.place.text(), x.Span.text(), at.text(), percentOf(n.Next[0].Time, n.Time))
 			x.Evidence = []string{"does it look into a queue at each tick? A channel would wake it at once"}
 			x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
 			x.about = []place{at}

@@ -43,8 +43,8 @@ func (f *facts) childWaits(s *spot, n *locks.WaitNode) {
 		return
 	}
 	at := placeOfHolder(&last.HolderFrame)
-	x := Finding{Kind: Peer, Cost: last.Time, Share: f.share(last.Time), Sure: Inferred, Since: f.since(s.series)}
-	x.Text = fmt.Sprintf("%s wait for goroutines that wait for %s: %s, at %s%s; they were in %s.", f.who(), last.Name, f.part(last.Time), s.place.text(), sinceText(x.Since), at.text())
+	x := Finding{Kind: Peer, Cost: last.Time, Share: f.share(last.Time), Sure: Inferred, Span: f.span(s.series)}
+	x.Text = fmt.Sprintf("%s wait for goroutines that wait for %s: %s, at %s%s; they were in %s.", f.who(), last.Name, f.part(last.Time), s.place.text(), x.Span.text(), at.text())
 	x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
 	x.about = []place{s.place}
 	f.add(x, at)
@@ -69,9 +69,9 @@ func (f *facts) straggler(s *spot, n *locks.WaitNode) bool {
 		return false // it is late as there are too few cores
 	}
 	at := placeOfHolder(&last.HolderFrame)
-	x := Finding{Kind: Straggler, Cost: alone, Share: f.share(alone), Sure: Inferred, Since: f.since(s.series)}
+	x := Finding{Kind: Straggler, Cost: alone, Share: f.share(alone), Sure: Inferred, Span: f.span(s.series)}
 	x.Text = fmt.Sprintf("The last goroutine of a WaitGroup is late: of %s in Wait at %s only one was left for %s%s; it %s (%s of it).",
-		durationText(n.Time), s.place.text(), durationText(alone), sinceText(x.Since), f.activityOf(last), percentOf(last.Time, n.Time))
+		durationText(n.Time), s.place.text(), durationText(alone), x.Span.text(), f.activityOf(last), percentOf(last.Time, n.Time))
 	x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
 	x.about = []place{at}
 	f.add(x, s.place)

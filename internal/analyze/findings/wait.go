@@ -123,9 +123,9 @@ func waits(f *facts) error {
 
 // waitsForDisk says that goroutines wait at a place for one that waits for the disk.
 func (f *facts) waitsForDisk(at doing, waited time.Duration, syncer place, synced time.Duration) {
-	x := Finding{Kind: Fsync, Cost: waited, Share: f.share(waited), Sure: Inferred, Since: f.since(f.seriesAt(at.place))}
+	x := Finding{Kind: Fsync, Cost: waited, Share: f.share(waited), Sure: Inferred, Span: f.span(f.seriesAt(at.place))}
 	x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s; meanwhile another goroutine waits until data are on the disk (fsync) for %s of the time, in %s.",
-		f.who(), at.state, at.text(), f.part(waited), sinceText(x.Since), percent(float64(synced)/float64(f.length)), profile.FuncName(syncer.function))
+		f.who(), at.state, at.text(), f.part(waited), x.Span.text(), percent(float64(synced)/float64(f.length)), profile.FuncName(syncer.function))
 	x.Evidence = []string{opWords[opSync].hint}
 	x.Command = "waits " + quoted(funcFlag(at.function)) + " %s"
 	x.about = []place{syncer}
@@ -135,8 +135,8 @@ func (f *facts) waitsForDisk(at doing, waited time.Duration, syncer place, synce
 // waitsAt says that most of the time is waited at a place, for what is not known, and what others
 // do meanwhile.
 func (f *facts) waitsAt(at place, state string, waited time.Duration, meanwhile string) {
-	x := Finding{Kind: Wait, Cost: waited, Share: f.share(waited), Sure: Measured, Since: f.since(f.seriesAt(at))}
-	x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s%s.", f.who(), state, at.text(), f.part(waited), sinceText(x.Since), meanwhile)
+	x := Finding{Kind: Wait, Cost: waited, Share: f.share(waited), Sure: Measured, Span: f.span(f.seriesAt(at))}
+	x.Text = fmt.Sprintf("%s wait in [%s] at %s: %s%s%s.", f.who(), state, at.text(), f.part(waited), x.Span.text(), meanwhile)
 	x.Evidence = []string{"who or what wakes them is slow, or has too few goroutines: a worker, a consumer or a timer"}
 	x.Command = "waits " + quoted(funcFlag(at.function)) + " %s"
 	f.add(x, at)

@@ -48,12 +48,15 @@ func (f *facts) average(t time.Duration) string {
 	return profile.Digits(float64(t) / float64(f.length))
 }
 
-// sinceText returns what since says for a sentence.
-func sinceText(us int64) string {
-	if us <= 0 {
-		return ""
+// text returns what a span says for a sentence, "" if it is the whole session.
+func (s Span) text() (text string) {
+	if s.Since > 0 {
+		text = ", since " + profile.DurationText(time.Duration(s.Since)*time.Microsecond)
 	}
-	return ", since " + profile.DurationText(time.Duration(us)*time.Microsecond)
+	if s.Until > 0 {
+		text += ", until " + profile.DurationText(time.Duration(s.Until)*time.Microsecond)
+	}
+	return text
 }
 
 func plural(n int, what string) string {

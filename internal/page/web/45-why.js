@@ -22,8 +22,9 @@ const why = {
 		out.tab = /^gotach (locks|leaks|requests) /.exec(x.command)?.[1] || this.tables[x.kind] || 'blocked';
 		if (out.tab === 'functions') out.weight = 'cpu';
 		if (out.tab === 'locks') out.lock = (findings.of('locks').sides[0]?.locks.locks || []).findIndex((l) => l.sites.some((s) => s.func === x.function));
-		const since = x.since_us + (this.range ? this.range[0] : 0);
-		if (x.since_us > 0 && since < D.end) out.range = strip.atSteps(since, this.range ? this.range[1] : D.end);
+		const [from, end] = this.range || [0, D.end];
+		const since = x.since_us + from, until = x.until_us ? x.until_us + from : end;
+		if ((x.since_us > 0 || x.until_us) && since < D.end) out.range = strip.atSteps(since, until);
 		if (!x.function) return out;
 		const fn = D.fnName.findIndex((s, f) => D.strings[s] === x.function && (!x.file || fnFile(f) === x.file));
 		if (fn < 0) return out;
