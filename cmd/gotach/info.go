@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/gotach/profiler/internal/formats"
 	"github.com/spf13/cobra"
@@ -65,7 +66,14 @@ func (e *env) info(in *formats.Input, several, asJSON bool) error {
 	var b bytes.Buffer
 	for _, f := range list {
 		if f.Label != "" && f.Text != "" {
-			printf(&b, "%s  %s\n", paint.dim(fmt.Sprintf("%-*s", wide, f.Label)), f.Text)
+			lines := []string{f.Text}
+			if room := width(e.stdout) - wide - 2; utf8.RuneCountInString(f.Text) > room {
+				lines = wrap(f.Text, room, 0)
+			}
+			printf(&b, "%s  %s\n", paint.dim(fmt.Sprintf("%-*s", wide, f.Label)), lines[0])
+			for _, l := range lines[1:] {
+				printf(&b, "%*s  %s\n", wide, "", l)
+			}
 		}
 	}
 	return e.print(b.Bytes())

@@ -61,7 +61,7 @@ func (e *env) print(text []byte) error {
 
 // ascii replaces characters by others of the same width.
 var ascii = strings.NewReplacer("█", "#", "▒", "+", "░", "-", "▁", "_", "▂", ".", "▃", ":", "▄", "-", "▅", "=", "▆", "+", "▇", "*",
-	"…", "~", "–", "-", "µ", "u", "→", ">", "├", "|", "└", "\\", "│", "|", "─", "-",
+	"…", "~", "–", "-", "µ", "u", "≥", ">", "×", "x", "→", ">", "├", "|", "└", "\\", "│", "|", "─", "-",
 	"●", "*", "■", "#", "►", ">", "‖", "|", "←", "<", "↑", "^", "↓", "v")
 
 // unicodeLocale reports whether the locale has Unicode characters. If nothing is set, most

@@ -303,7 +303,7 @@ func (d *differ) count(side int, s *analyze.Samples, windows uint64) error {
 		return err
 	}
 	if ended.Unknown {
-		d.unknown = errors.New("most requests are shorter than the time between two samples, so their number is not known")
+		d.unknown = errors.New("most requests are shorter than the time between two samples, so their number is not known; PROFILE_BUDGET=10 takes more samples")
 	}
 	counts := make([]float64, windows)
 	for _, at := range ended.At {
