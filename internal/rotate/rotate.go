@@ -150,15 +150,23 @@ func (w *Writer) first() (next, error) {
 		}
 		return f, err
 	}
-	f, err := writer.Create(w.out, w.o.Writer)
+	f, err := w.create(w.out, 1, w.o.Writer)
+	if err == nil {
+		w.pruneKilled(real(w.out), journal.MaxKeptBytes)
+	}
+	return f, err
+}
+
+// create makes the nth file and calls Begin for it.
+func (w *Writer) create(path string, n int, o writer.Options) (next, error) {
+	f, err := writer.Create(path, o)
 	if err != nil {
 		return next{}, err
 	}
-	w.pruneKilled(real(w.out), journal.MaxKeptBytes)
-	if err := w.o.Begin(f, w.o.Writer.Start); err != nil {
+	if err := w.o.Begin(f, o.Start); err != nil {
 		return next{}, errors.Join(err, f.Discard())
 	}
-	return next{f, w.out, 1}, nil
+	return next{f, path, n}, nil
 }
 
 // pruneKilled deletes unfinished files of programs that were killed.
@@ -166,7 +174,7 @@ func (w *Writer) pruneKilled(path string, limit int64) {
 	_ = journal.Prune(path, limit, w.o.Deleting) // what cannot be deleted harms nobody
 }
 
-// begin makes a file with the next free number and calls Begin for it.
+// begin makes a file with the next free number.
 func (w *Writer) begin(start uint64) (next, error) {
 	o := w.o.Writer
 	o.Start = start
@@ -177,17 +185,11 @@ func (w *Writer) begin(start uint64) (next, error) {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return next{}, err
 		}
-		f, err := writer.Create(path, o)
+		f, err := w.create(path, n, o)
 		if errors.Is(err, journal.ErrBusy) {
 			continue // another process was faster
 		}
-		if err != nil {
-			return next{}, err
-		}
-		if err := w.o.Begin(f, start); err != nil {
-			return next{}, errors.Join(err, f.Discard())
-		}
-		return next{f, path, n}, nil
+		return f, err
 	}
 }
 

@@ -3,7 +3,7 @@ package session
 import (
 	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gotach/profiler/internal/own"
@@ -31,10 +31,8 @@ type objectNames struct {
 	waiting []tachyon.Object    // objects of the present file that have no name yet
 	next    time.Time           // no search before
 	search  *search             // the one that runs; nil: none
-	useless bool                // a search has failed, and the next one would too: there is none any more
 
-	mu  sync.Mutex
-	why string // text of the first error of a search, also of one at the end of a file
+	why atomic.Pointer[error] // of the first search that has failed: the next one would too, so there is none any more
 }
 
 type search struct {
@@ -53,7 +51,7 @@ func (n *objectNames) name(list []tachyon.Object) {
 		}
 		if v, ok := n.known[o.Static]; ok {
 			o.Symbol, o.Offset = v.Name, v.Offset
-		} else if !n.useless {
+		} else if n.why.Load() == nil {
 			n.waiting = append(n.waiting, *o)
 		}
 	}
@@ -91,8 +89,7 @@ func (n *objectNames) take(s *search) (named []tachyon.Object) {
 	list := n.waiting
 	n.waiting = nil
 	if s.err != nil {
-		n.useless = true
-		n.failed(s.err)
+		n.why.CompareAndSwap(nil, &s.err)
 		return nil
 	}
 	if n.known == nil {
@@ -127,7 +124,7 @@ func (n *objectNames) finish(w *writer.Writer, list []tachyon.Object) error {
 	}
 	found, err := n.find(list)
 	if err != nil {
-		n.failed(err)
+		n.why.CompareAndSwap(nil, &err)
 		return nil
 	}
 	for i := range list {
@@ -137,18 +134,10 @@ func (n *objectNames) finish(w *writer.Writer, list []tachyon.Object) error {
 	return w.WriteRecords(&tachyon.Records{Objects: list})
 }
 
-// failed notes the error of a search.
-func (n *objectNames) failed(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.why == "" {
-		n.why = err.Error()
-	}
-}
-
 // reason returns why objects have no names, or "".
 func (n *objectNames) reason() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.why
+	if err := n.why.Load(); err != nil {
+		return (*err).Error()
+	}
+	return ""
 }
