@@ -92,65 +92,59 @@ func holds(array uintptr, n int, want []uintptr, over func(doing string) error) 
 // lastWait is the longest wait between two searches: the program may change its lists meanwhile.
 const lastWait = 100 * time.Millisecond
 
-// FindAllgs finds runtime.allgs by known goroutines. While the collector marks, it has a
-// second slice of the same array (work.stackRoots), whose capacity is only its length. So
-// if there are several, allgs is the one with the largest capacity.
-func FindAllgs(variables []Span, known []uintptr, most uint64, over func(doing string) error) (SliceAt, error) {
+// search calls find until it has found one list.
+func search(what string, over func(doing string) error, find func() ([]SliceAt, error)) (SliceAt, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
-		found, err := findSlices(variables, known, most, over)
-		if err != nil {
+		found, err := find()
+		switch {
+		case err != nil:
 			return 0, err
-		}
-		best, most, same := SliceAt(0), uint64(0), false
-		for _, a := range found {
-			switch _, _, c := a.Header(); {
-			case c > most:
-				best, most, same = a, c, false
-			case c == most:
-				same = true
-			}
-		}
-		if best != 0 && !same {
-			return best, nil
-		}
-		if wait > lastWait || over("") != nil {
-			return 0, fmt.Errorf("found %d lists of goroutines, not 1", len(found))
+		case len(found) == 1:
+			return found[0], nil
+		case wait > lastWait || over("") != nil:
+			return 0, fmt.Errorf("found %d lists of %s, not 1", len(found), what)
 		}
 		time.Sleep(wait)
 	}
 }
 
+// FindAllgs finds runtime.allgs by known goroutines. While the collector marks, it has a
+// second slice of the same array (work.stackRoots), whose capacity is only its length. So
+// if there are several, allgs is the one with the largest capacity.
+func FindAllgs(variables []Span, known []uintptr, most uint64, over func(doing string) error) (SliceAt, error) {
+	return search("goroutines", over, func() (largest []SliceAt, err error) {
+		found, err := findSlices(variables, known, most, over)
+		capacity := uint64(0)
+		for _, a := range found {
+			switch _, _, c := a.Header(); {
+			case c > capacity:
+				largest, capacity = []SliceAt{a}, c
+			case c == capacity:
+				largest = append(largest, a)
+			}
+		}
+		return largest, err
+	})
+}
+
 // FindAllp finds runtime.allp by the caller's own P. It leaves out the copy of allp that the
 // first M, which is a variable, may have (m.allpSnapshot).
 func FindAllp(variables []Span, l *Layout, over func(doing string) error) (SliceAt, error) {
-	for wait := time.Millisecond; ; wait *= 2 {
+	return search("Ps", over, func() ([]SliceAt, error) {
 		own := OwnP(l)
 		if own == 0 {
-			return 0, errors.New("the P of a running thread is not where it should be")
+			return nil, errors.New("the P of a running thread is not where it should be")
 		}
 		found, err := findSlices(variables, []uintptr{own}, 1<<16, over)
-		if err != nil {
-			return 0, err
-		}
-		good := found[:0]
-		for _, a := range found {
+		return slices.DeleteFunc(found, func(a SliceAt) bool {
 			ptr, n, _ := a.Header()
 			m := uintptr(a) - l.mAllp
 			if g0 := mem.ReadWord(m + l.MG0); g0 > 4096 && mem.ReadWord(uintptr(g0)+l.GM) == uint64(m) {
-				continue
+				return true
 			}
-			if a.counts() && AreProcs(ptr, int(n), l) {
-				good = append(good, a)
-			}
-		}
-		if len(good) == 1 {
-			return good[0], nil
-		}
-		if wait > lastWait || over("") != nil {
-			return 0, fmt.Errorf("found %d lists of Ps, not 1", len(good))
-		}
-		time.Sleep(wait)
-	}
+			return !a.counts() || !AreProcs(ptr, int(n), l)
+		}), err
+	})
 }
 
 // counts reports whether the slice has as many elements as there are Ps. The program may change
