@@ -91,22 +91,28 @@ func (n *Source) parkedOn(l *goruntime.Layout, g uintptr, want, also uint64, ele
 	if elem {
 		field = l.SudogElem
 	}
-	waited := false
-	for end := n.patience.Wait(); !waited && n.patience.Lasts() || time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
-		if uint32(mem.ReadWord(g+l.GStatus)) != goruntime.GWaiting || mem.ReadWord(g+l.GM) != 0 {
-			continue // it has had no core yet
-		}
-		waited = true
+	return n.whileParked(l, g, func() bool {
 		// It may also wait for a lock within the object for a moment.
 		first := uintptr(mem.ReadWord(g + l.GWaiting))
 		if first == 0 || mem.ReadWord(first+field) != want {
-			continue
-		}
-		if also == 0 {
-			return true
+			return false
 		}
 		next := uintptr(mem.ReadWord(first + l.SudogWaitLink))
-		return next != 0 && mem.ReadWord(next+field) == also && mem.ReadWord(next+l.SudogWaitLink) == 0
+		return also == 0 || next != 0 && mem.ReadWord(next+field) == also && mem.ReadWord(next+l.SudogWaitLink) == 0
+	})
+}
+
+// whileParked waits until a goroutine of ours is parked, and calls right until it returns true. It
+// returns false if it does not for long.
+func (n *Source) whileParked(l *goruntime.Layout, g uintptr, right func() bool) bool {
+	for end := (time.Time{}); end.IsZero() && n.patience.Lasts() || time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+		switch {
+		case uint32(mem.ReadWord(g+l.GStatus)) != goruntime.GWaiting || mem.ReadWord(g+l.GM) != 0: // it has had no core yet
+		case right():
+			return true
+		case end.IsZero():
+			end = n.patience.Wait()
+		}
 	}
 	return false
 }
@@ -171,40 +177,27 @@ type pollFound struct{ at, p uint64 }
 // given field, and the descriptor. Afterwards the goroutine has ended, or does so when the
 // descriptor is closed.
 func (n *Source) pollsOf(l *goruntime.Layout, fd int, field uintptr, wait func()) ([]pollFound, error) {
-	tell, ended := make(chan uintptr), make(chan struct{})
+	tell := make(chan uintptr)
 	own.Ordinary(func() {
-		defer close(ended)
 		tell <- mem.Getg()
 		wait()
 	})
 	g := <-tell
-	var end time.Time // while it waits
-	for n.patience.Lasts() && (end.IsZero() || time.Now().Before(end)) {
-		time.Sleep(20 * time.Microsecond)
-		if uint32(mem.ReadWord(g+l.GStatus)) != goruntime.GWaiting || mem.ReadWord(g+l.GM) != 0 {
-			end = time.Time{}
-			continue
-		}
-		if end.IsZero() {
-			end = n.patience.Wait()
-		}
+	var found []pollFound
+	if n.whileParked(l, g, func() bool {
 		sp, hi := uintptr(mem.ReadWord(g+l.GSchedSP)), uintptr(mem.ReadWord(g+l.GStackHi))
-		if sp >= hi {
-			continue
-		}
-		words := make([]uint64, min(hi-sp, pollReach)/8)
+		words := make([]uint64, min(max(hi, sp)-sp, pollReach)/8)
 		if mem.Read(sp, words) != nil {
-			continue
+			return false
 		}
-		var found []pollFound
 		for i, p := range words {
 			if p >= 4096 && p%8 == 0 && mem.ReadWord(uintptr(p)+field) == uint64(g) && mem.ReadWord(uintptr(p)+l.PollFD) == uint64(fd) {
 				found = append(found, pollFound{uint64(i) * 8, p})
 			}
 		}
-		if len(found) > 0 {
-			return found, nil
-		}
+		return len(found) > 0
+	}) {
+		return found, nil
 	}
 	return nil, errors.New("the runtime.pollDesc of a goroutine in [IO wait] is not where it should be")
 }
