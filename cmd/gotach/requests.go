@@ -40,7 +40,7 @@ Percentiles are estimated from all requests together, and are more exact than th
 1 % of the requests take much longer than all others, the 99th percentile lies between the two and is
 not well defined. Requests that are not finished at the end of the profile do not count.
 
-Successive requests of net/http and gRPC are always told apart. Other successive calls on one
+Successive requests of net/http and gRPC are told apart. Other successive calls on one
 goroutine count as one if no sample is between them. Where that is possible, because a
 goroutine waits again where it waited before, each percentile is a range: at one end each wait is a
 call of its own, at the other none is.
