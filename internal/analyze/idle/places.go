@@ -61,6 +61,7 @@ var idleTable = []idlePlace{
 
 	// fasthttp.
 	{in: "github.com/valyala/fasthttp.(*Server).serveConn", call: "bufio.(*Reader).Peek", what: "the next request", always: true},
+	{in: "github.com/valyala/fasthttp.(*Server).serveConnCounted", call: "bufio.(*Reader).Peek", what: "the next request", always: true},
 	{in: "github.com/valyala/fasthttp.(*workerPool).workerFunc", what: "the next connection", always: true},
 
 	// database/sql.
