@@ -100,12 +100,10 @@ func (r *recorder) interrupted(t *thread, x *interrupt) {
 		h.row = rows.CThreads
 	case k == nil:
 	case h.stack == nil: // in C
-		if h.stack, h.status = k.call, tachyon.Unknown; k.call == nil {
-			h.stack = r.running(k.start).ids
-		}
+		h.stack, h.status = cmp.Or(k.call, r.running(k.start)).ids, tachyon.Unknown
 	case !r.perf.inKernel && k.call != nil && x.cpu > 2*r.perf.period:
 		// While the thread is in the kernel there are no samples.
-		r.hits = append(r.hits, hit{k, 0, debt{k.call, tachyon.Unknown, x.cpu - r.perf.period}})
+		r.hits = append(r.hits, hit{k, 0, debt{k.call.ids, tachyon.Unknown, x.cpu - r.perf.period}})
 		h.cpu = r.perf.period
 	}
 	r.hits = append(r.hits, h)

@@ -155,12 +155,10 @@ const (
 	manyTries = 80      // where there is only one reading
 )
 
-// walks reads goroutines again, each with its stack between two readings of its head. If these are
-// the same, and the stack is where the head says, that is what the goroutine did at that instant;
-// if not, the goroutine is tried again. It does so with those that run too: otherwise goroutines
-// would be found running too often, because a system call that ends meanwhile would count as
-// running, and one that begins would not count. A goroutine is read at most so many times. Those
-// that are ok already are left as they are.
+// walks reads goroutines again that are not ok yet, each with its stack between two readings of its
+// head. If these are the same, and the stack is where the head says, that is what the goroutine did
+// at that instant; if not, the goroutine is tried again, at most so many times. If its calls are
+// known, it was in a system call that has ended meanwhile.
 func (p *Process) walks(list []walk, most int) error {
 	var left []int
 	for i := range list {
@@ -180,6 +178,8 @@ func (p *Process) walks(list []walk, most int) error {
 				pcs, end = p.program.funcs.unwind(make([]uint64, 0, 16), &h, stack)
 			}
 			switch {
+			case w.pcs != nil && before.status == goruntime.GSyscall && h.motion != before.motion:
+				w.head, w.ok = before, true
 			case h.id != before.id, !goruntime.Alive(h.status):
 			case end == whole:
 				w.pcs, w.ok = pcs, true

@@ -40,7 +40,7 @@ type known struct {
 	owes        time.Duration // all of them
 	balance     *nocore.Balance
 	ran         []uint32 // where it ran last
-	call        []uint32 // where it was in a system call last
+	call        *stack   // where it was in a system call last
 }
 
 // begin begins with a goroutine at its first look.
@@ -168,20 +168,25 @@ func (r *recorder) unmoved(k *known, b []byte) bool {
 	return k.live && !k.runs && k.stack != nil && k.motion.status != goruntime.GRunning && motionOf(b, l) == k.motion && le.Uint64(b[l.GLabels:]) == k.labels
 }
 
-// calls returns the calls of a goroutine that is runnable and has not run since its last look, or
-// not at all, nil if it has or does something else. It may run by the time that its stack is read:
-// then it would count as waiting too often, as only the ends of such times would be missed.
-func (k *known) calls(h *head) []uint64 {
-	m := h.motion
-	m.status, m.reason = goruntime.GWaiting, k.motion.reason
+// calls returns the calls of a goroutine as far as they are known before its stack is read. ok says
+// that it need not be read: the goroutine runs, or it is runnable and has not run since its last
+// look, or not at all. The calls of a system call are those of the one before, which count if it
+// has ended by the time that its stack is read. So a goroutine counts as what it does at the look:
+// some 20 µs later it would too often be what lasts longer, such as a wait.
+func (r *recorder) calls(k *known, h *head) (pcs []uint64, ok bool) {
+	m := motion{h.id, h.sp, h.pc, goruntime.GWaiting, k.motion.reason, h.seq}
 	switch {
+	case h.running():
+		return nil, !r.Pauses && r.threads == nil
+	case h.status == goruntime.GSyscall && k.call != nil:
+		return k.call.pcs, false
 	case h.status != goruntime.GRunnable:
 	case h.pc == h.start:
-		return []uint64{h.pc}
+		return []uint64{h.pc}, true
 	case !k.runs && k.plain != nil && m == k.motion:
-		return k.plain.pcs
+		return k.plain.pcs, true
 	}
-	return nil
+	return nil, false
 }
 
 // rests is told that goroutine i has not run since its last look.

@@ -237,8 +237,8 @@ func (r *recorder) look(i int, b []byte) {
 		k.since = r.now
 		return
 	}
-	pcs := k.calls(&h)
-	r.walks = append(r.walks, walk{index: i, head: h, pcs: pcs, ok: pcs != nil})
+	pcs, ok := r.calls(k, &h)
+	r.walks = append(r.walks, walk{index: i, head: h, pcs: pcs, ok: ok})
 }
 
 // readAll reads the goroutines that look has found to have moved.
@@ -319,7 +319,7 @@ func (r *recorder) visited(k *known, w *walk) {
 	k.motion, k.status, k.runs = w.head.motion, status, false
 	k.stack = r.waitsFor(k, w, s)
 	if status&tachyon.Unknown != 0 {
-		k.call = k.stack
+		k.call = s
 	}
 	if k.sampled {
 		k.since = r.now

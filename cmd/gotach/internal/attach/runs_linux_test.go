@@ -60,8 +60,8 @@ func TestBegins(t *testing.T) {
 // A tick that finds a goroutine running ends its wait. What perf has not seen is no time on a CPU, and time without a core only if the
 // goroutine has not stopped meanwhile.
 func TestRuns(t *testing.T) {
-	const waiting, running, runnable, dead = goruntime.GWaiting, goruntime.GRunning, goruntime.GRunnable, goruntime.GDead
-	const ms, rests, same, wakes = time.Millisecond, 1 << 31, 0, 1<<30 | runnable // wakes: it is runnable, and runs right after the look
+	const waiting, running, runnable, calls, dead = goruntime.GWaiting, goruntime.GRunning, goruntime.GRunnable, goruntime.GSyscall, goruntime.GDead
+	const ms, rests, same, wakes, ends = time.Millisecond, 1 << 31, 0, 1<<30 | runnable, 1 << 29 // wakes: it is runnable, and runs right after the look; ends: it waits then
 	type tick struct {
 		finds uint32
 		cpu   time.Duration
@@ -73,6 +73,8 @@ func TestRuns(t *testing.T) {
 	}{
 		{"for a short time", []tick{{waiting, 0}, {running, 0}, {waiting, ms / 4}}, "wait 1ms, on 250µs, wait 1.75ms"},
 		{"after a rest", []tick{{waiting, 0}, {rests, 0}, {rests, 0}, {running, 0}, {runnable, ms / 4}}, "wait 1ms, wait 2ms, on 250µs, runnable 1.75ms"},
+		{"to right after the look", []tick{{waiting, 0}, {running | ends, 0}, {waiting, ms / 4}}, "wait 1ms, on 250µs, wait 1.75ms"},
+		{"in calls that end right after the look", []tick{{calls, 0}, {waiting, 0}, {calls | ends, 0}}, "call 1ms, wait 1ms, call 1ms"},
 		{"after it was runnable", []tick{{waiting, 0}, {wakes, 0}, {waiting, ms / 4}}, "wait 1ms, runnable 1ms, on 250µs, wait 750µs"},
 		{"always", []tick{{running, 0}, {same, ms}, {same, ms}, {same, ms}}, "on 1ms, on 1ms, on 1ms"},
 		{"without a core", []tick{{waiting, 0}, {running, 0}, {same, 0}, {same, 0}, {same, 0}, {same, 0}, {waiting, 0}},
@@ -90,6 +92,8 @@ func TestRuns(t *testing.T) {
 		r.base, r.perf, r.list, r.dueAt, r.spans = 0, &perf{period: ms}, []*known{{}}, make([]time.Duration, 1), make([]span, 1)
 		_ = testenv.Must(s.refresh())
 		l := s.program.layout
+		s.set(theG+uint64(l.GSyscallSP), theStack+1024)
+		s.set(theG+uint64(l.GSyscallPC), 0x400100)
 		seq := byte(0)
 		for _, x := range tt.ticks {
 			if r.before, r.now = r.now, r.now+ms; x.finds == rests {
@@ -104,6 +108,8 @@ func TestRuns(t *testing.T) {
 			testenv.OK(t, r.heads([]int{0}, r.look))
 			if x.finds == wakes {
 				s.part(theG + uint64(l.GStatus))[0] = running
+			} else if x.finds&ends != 0 {
+				s.part(theG + uint64(l.GStatus))[0], s.part(theG + uint64(l.GTrackingSeq))[0] = waiting, seq+100
 			}
 			testenv.OK(t, r.readAll())
 		}
@@ -115,6 +121,8 @@ func TestRuns(t *testing.T) {
 			switch {
 			case x.Status == tachyon.GILRequested:
 				what = "runnable"
+			case x.Status == tachyon.Unknown:
+				what = "call"
 			case x.Status&tachyon.OnCPU != 0:
 				what = "on"
 			case x.Status&tachyon.HasGIL != 0:

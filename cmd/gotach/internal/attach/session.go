@@ -83,11 +83,10 @@ func ownCPU() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 // cpuOf returns the CPU time of the process, 0 if it has ended. The clock's number is that of
 // clock_getcpuclockid(3).
 func (p *Process) cpuOf() time.Duration {
-	const schedule = 2 // CPUCLOCK_SCHED
 	if p.threads != nil {
 		return 0
 	}
-	return clock(int32(^p.PID<<3 | schedule))
+	return clock(int32(^p.PID<<3 | 2)) // CPUCLOCK_SCHED
 }
 
 // A pace says how long it is until the next tick, so that ticks cost no more than they may.

@@ -44,7 +44,6 @@ func paused(tid int, f func(regs)) {
 		_, _, e := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(tid), addr, data, 0, 0)
 		return e == 0
 	}
-	const general = 1 // NT_PRSTATUS, as in a core
 	var values [coreSize]uint64
 	to := unix.Iovec{Base: (*byte)(unsafe.Pointer(&values[0])), Len: uint64(unsafe.Sizeof(values))}
 	if !ptrace(unix.PTRACE_SEIZE, 0, 0) || !ptrace(unix.PTRACE_INTERRUPT, 0, 0) {
@@ -58,7 +57,7 @@ func paused(tid int, f func(regs)) {
 	if status>>16 == 0 {
 		signal = int(status.StopSignal())
 	}
-	if _, _, e := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GETREGSET, uintptr(tid), general, uintptr(unsafe.Pointer(&to)), 0, 0); e == 0 {
+	if _, _, e := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GETREGSET, uintptr(tid), 1, uintptr(unsafe.Pointer(&to)), 0, 0); e == 0 { // NT_PRSTATUS, as in a core
 		f(regs{sp: values[coreSP], pc: values[corePC], lr: values[coreLR]})
 	}
 	ptrace(unix.PTRACE_DETACH, 0, uintptr(signal)) // it may have been killed
