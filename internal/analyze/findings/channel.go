@@ -70,19 +70,13 @@ func channels(f *facts) error {
 		}
 		out.Text = fmt.Sprintf("The consumer of a channel is slow: %s goroutines on average wait to send to %s%s (%s), at %s%s", f.average(sent), x.Name, capacity, profile.DurationText(sent), at.text(), out.Span.text())
 		out.Evidence = []string{waitsOf(&x)}
-		for y, h := &x, other; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= y.Waited/4; {
+		if h := other; h != nil && len(h.Lines) > 0 && h.Seen+h.Inferred >= x.Waited/4 {
 			l := &h.Lines[0]
-			to, side := placeOfHolder(&l.HolderFrame), "the other side"
-			if y != &x {
-				side = "the other side of that channel"
-			}
-			out.Text += fmt.Sprintf("; %s %s (%s of it)", side, f.activity(l.State, to), percentOf(l.Time, y.Waited))
+			to := placeOfHolder(&l.HolderFrame)
+			out.Text += fmt.Sprintf("; the other side %s (%s of it)", f.activity(l.State, to), percentOf(l.Time, x.Waited))
 			out.Sure = Inferred
 			out.about = append(out.about, to)
-			if y = f.sentAt(to, l.State); y == nil || len(out.about) > mostStages {
-				break
-			}
-			if h, err = f.otherSide(y); err != nil {
+			if err := f.follow(&out, l); err != nil {
 				return err
 			}
 		}
@@ -92,16 +86,28 @@ func channels(f *facts) error {
 	return nil
 }
 
-// sentAt returns the channel to which goroutines wait to send at a line, nil if they do not.
-func (f *facts) sentAt(at place, state string) *locks.Lock {
-	list := f.grouped()
-	i := slices.IndexFunc(list, func(x locks.Lock) bool {
-		return state == "chan send" && x.Sites[0].Reason == state && f.ownOf(&x.Sites[0]) == at
-	})
-	if i < 0 {
-		return nil
+// follow says what the other side does of a channel to which somebody waits to send, and so on if
+// that waits to send too.
+func (f *facts) follow(out *Finding, l *locks.HolderLine) error {
+	for range mostStages {
+		list := f.grouped()
+		i := slices.IndexFunc(list, func(x locks.Lock) bool {
+			return l.State == "chan send" && x.Sites[0].Reason == l.State && f.ownOf(&x.Sites[0]) == placeOfHolder(&l.HolderFrame)
+		})
+		if i < 0 {
+			return nil
+		}
+		h, err := f.otherSide(&list[i])
+		if err != nil || h == nil || len(h.Lines) == 0 || h.Seen+h.Inferred < list[i].Waited/4 {
+			return err
+		}
+		l = &h.Lines[0]
+		to := placeOfHolder(&l.HolderFrame)
+		out.Text += fmt.Sprintf("; the other side of that channel %s (%s of it)", f.activity(l.State, to), percentOf(l.Time, list[i].Waited))
+		out.Sure = Inferred
+		out.about = append(out.about, to)
 	}
-	return &list[i]
+	return nil
 }
 
 // ahead reports whether a goroutine makes the next thing before somebody wants it, as etcd does

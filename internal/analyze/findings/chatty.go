@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gotach/profiler/internal/analyze/locks"
 )
@@ -50,7 +51,7 @@ func (f *facts) again(at place) float64 {
 // asks reports whether goroutines wait for the answer of another program at a line.
 func (f *facts) asks(at place, state string) bool {
 	for _, s := range f.spots {
-		if s.place == at && s.state == state && s.op != opSleep && (s.itself || s.wait != "" && s.wait != locks.LockOfSQLite && poolWaits[s.wait] == "" || s.state == "IO wait") {
+		if s.place == at && s.state == state && s.op != opSleep && s.op != opWrite && !strings.Contains(s.peer, " from ") && (s.itself || s.wait != "" && s.wait != locks.LockOfSQLite && poolWaits[s.wait] == "" || s.state == "IO wait") {
 			return true
 		}
 	}

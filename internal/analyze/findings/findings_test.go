@@ -237,7 +237,7 @@ func TestAhead(t *testing.T) {
 // A client that does not read its answers is slow, and one that asks nothing is not. What a handshake writes is part of it.
 func TestReader(t *testing.T) {
 	for _, c := range []struct{ wait, in, want string }{
-		{"waitWrite", "main.flush", "Goroutines wait for :4222 from 127.0.0.1 to read what they write"},
+		{"waitWrite", "main.flush", "Goroutines wait for client 127.0.0.1 of :4222 to read what they write"},
 		{"waitRead", "main.flush", ""},
 		{"waitWrite", "crypto/tls.(*Conn).Handshake", "Goroutines make TLS handshakes"},
 	} {

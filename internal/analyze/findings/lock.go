@@ -29,7 +29,9 @@ func contended(f *facts) error {
 			continue
 		}
 		if waited := f.waited(&x); f.worth(waited, leastShare) {
-			f.lock(&x, waited)
+			if err := f.lock(&x, waited); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -83,7 +85,7 @@ func (f *facts) holder(x *locks.Lock) (text string, at place, evidence []string,
 	return text, at, evidence, sure
 }
 
-func (f *facts) lock(x *locks.Lock, waited time.Duration) {
+func (f *facts) lock(x *locks.Lock, waited time.Duration) error {
 	at := f.ownOf(&x.Sites[0])
 	out := Finding{Kind: Lock, Cost: waited, Share: f.share(waited), Span: f.span(f.seriesAt(at)), Command: "locks %s"}
 	out.Text = fmt.Sprintf("%s wait for the lock %s (%s): %s, at %s%s", f.who(), x.Name, x.Kind, f.part(waited), at.text(), out.Span.text())
@@ -92,6 +94,9 @@ func (f *facts) lock(x *locks.Lock, waited time.Duration) {
 	if text != "" {
 		out.Text += "; " + text
 		out.about = append(out.about, held)
+		if err := f.follow(&out, &x.Holder.Lines[0]); err != nil {
+			return err
+		}
 	} else if text = f.past(at); text != "" {
 		out.Text += "; " + text
 		out.Sure = Inferred
@@ -101,6 +106,7 @@ func (f *facts) lock(x *locks.Lock, waited time.Duration) {
 		out.about = append(out.about, f.ownOf(&x.Sites[i+1]))
 	}
 	f.add(out, at)
+	return nil
 }
 
 // past says what is done past a lock at the line at which others wait for it, as in a library that

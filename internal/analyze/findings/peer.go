@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,15 +41,22 @@ func peers(f *facts) error {
 	times := map[key]time.Duration{}
 	first := map[key]*spot{}
 	series := map[key][]float32{}
+	named, ends := map[key]time.Duration{}, f.endsOfLines() // the part of times whose connections have names
 	for _, s := range f.spots {
-		if s.op == opDNS || s.op == opTLS || s.op == opDial || poolWaits[s.wait] != "" || s.wait == locks.EqualCall || s.wait == locks.MessageOfNATS && !f.byRequests() || s.wait == "" && (s.state != "IO wait" || s.peer == "") {
+		k := key{s.peer, s.wait, s.op == opWrite}
+		if k.wait == "" && k.peer == "" && s.state == "IO wait" {
+			k.peer = ends[s.place]
+		}
+		if s.op == opDNS || s.op == opTLS || s.op == opDial || poolWaits[s.wait] != "" || s.wait == locks.EqualCall || s.wait == locks.MessageOfNATS && !f.byRequests() || s.wait == "" && (s.state != "IO wait" || k.peer == "") {
 			continue
 		}
-		k := key{s.peer, s.wait, s.op == opWrite}
-		if strings.Contains(s.peer, " from ") && !k.writes {
+		if strings.Contains(k.peer, " from ") && !k.writes {
 			continue // a client: what it asks next is its own affair, but it has to read its answers
 		}
 		times[k] += f.of(s)
+		if k.peer == s.peer {
+			named[k] += f.of(s)
+		}
 		series[k] = profile.Plus(series[k], s.series)
 		if first[k] == nil || f.of(s) > f.of(first[k]) {
 			first[k] = s
@@ -71,6 +79,9 @@ func peers(f *facts) error {
 			what = readerText(k.peer) + " to read what they write"
 		}
 		x := Finding{Kind: Peer, Cost: waited, Share: f.share(waited), Sure: Measured, Span: f.span(series[k])}
+		if 2*named[k] < waited {
+			x.Sure = Inferred
+		}
 		if always { // one goroutine does nothing else: on the clock that is the whole time
 			x.clock = alwaysWeight * float64(waited) / float64(max(f.length, waited))
 		}
@@ -78,8 +89,11 @@ func peers(f *facts) error {
 		if f.byRequests() && f.Requests != nil && f.Requests.Count > 0 {
 			x.Evidence = append(x.Evidence, halfTook(f.Requests))
 		}
-		if x.Command = "report %s --by peer"; s.state != "IO wait" { // another goroutine has the connection
+		switch x.Command = "report %s --by peer"; {
+		case s.state != "IO wait": // another goroutine has the connection
 			x.Command = "waits " + quoted(funcFlag(s.place.function)) + " %s"
+		case x.Sure == Inferred:
+			x.Command = "report %s --blocked"
 		}
 		if k.wait == locks.LockOfSQLite {
 			x.Kind, x.Command = Lock, "waits "+quoted(funcFlag(s.place.function))+" %s"
@@ -88,6 +102,20 @@ func peers(f *facts) error {
 		f.add(x, s.place)
 	}
 	return nil
+}
+
+// endsOfLines returns the far end of each line at which goroutines wait for one only: of short
+// connections many have no name.
+func (f *facts) endsOfLines() map[place]string {
+	ends, several := map[place]string{}, map[place]bool{}
+	for _, s := range f.spots {
+		if s.state == "IO wait" && s.peer != "" {
+			several[s.place] = several[s.place] || ends[s.place] != "" && ends[s.place] != s.peer
+			ends[s.place] = s.peer
+		}
+	}
+	maps.DeleteFunc(ends, func(at place, _ string) bool { return several[at] })
+	return ends
 }
 
 // halfTook says how many requests there are, and how long half of them took. If a few of them take

@@ -210,7 +210,7 @@ func TestPast(t *testing.T) {
 	}{
 		{"one at a time", syncs, 1, 1, "; past it, 1.00 goroutines on average waited until data were on the disk (fsync) in main.put "},
 		{"the library calls the program", sends, 1, 1, "; past it, 1.00 goroutines on average waited for 10.2.3.4:24 in main.write "},
-		{"a client that does not read", writes, 1, 1, "; past it, 1.00 goroutines on average waited for :8080 from 10.2.3.4 to read what it writes in main.write "},
+		{"a client that does not read", writes, 1, 1, "; past it, 1.00 goroutines on average waited for client 10.2.3.4 of :8080 to read what it writes in main.write "},
 		{"two", syncs, 2, 1, ""},
 		{"now and then", syncs, 1, 3, ""},
 	} {

@@ -119,5 +119,8 @@ func readerText(name string) string {
 	if strings.HasPrefix(name, "pipe ") {
 		return "the reader of " + name
 	}
+	if at, from, ok := strings.Cut(peerText(name), " from "); ok {
+		return "client " + from + " of " + at
+	}
 	return cmp.Or(peerText(name), "others")
 }

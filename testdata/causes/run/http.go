@@ -14,6 +14,7 @@ import (
 
 func init() {
 	Register("clients", clients)
+	Register("readers", readers)
 	Register("http", answers)
 	Register("https", answersTLS)
 	Register("dns", names)
@@ -45,6 +46,33 @@ func clients(args []string) (string, error) {
 		}()
 	}
 	return "clients run", nil
+}
+
+// readers send requests and read the answers slowly: URL N REST, a rest after each 64 KiB.
+func readers(args []string) (string, error) {
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return "", err
+	}
+	rest, err := time.ParseDuration(args[2])
+	if err != nil {
+		return "", err
+	}
+	for range n {
+		go func() {
+			for {
+				r, err := http.Get(args[0])
+				for err == nil {
+					_, err = io.CopyN(io.Discard, r.Body, 64<<10)
+					time.Sleep(rest)
+				}
+				if r != nil {
+					r.Body.Close()
+				}
+			}
+		}()
+	}
+	return "readers run", nil
 }
 
 // handler answers each request after a delay: DELAY SIZE BROKEN. Of BROKEN requests one is answered with 503.
