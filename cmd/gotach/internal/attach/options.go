@@ -11,6 +11,9 @@ import (
 // ErrNotGo says that a process runs something else.
 var ErrNotGo = errors.New("not a Go program, or a packed executable")
 
+// ErrEnded says that there is no process of an id, or not any more.
+var ErrEnded = errors.New("there is no process")
+
 // Options say how to record.
 type Options struct {
 	Interval time.Duration                                   // between two ticks

@@ -38,14 +38,6 @@ type Process struct {
 // patience is how long Open waits for a program's runtime to begin.
 const patience = 5 * time.Second
 
-// ErrEnded says that there is no process of an id, or not any more.
-var ErrEnded = errors.New("there is no such process")
-
-type endedError struct{ error }
-
-// Is reports whether the error is ErrEnded.
-func (endedError) Is(err error) bool { return err == ErrEnded }
-
 // Open finds the goroutines of a process. Its error says why they cannot be read, and what helps.
 // If the process has just been started, Open waits until the program's runtime has begun, but only
 // until ctx ends.
@@ -76,9 +68,9 @@ func open(pid int) (*Process, error) {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOSYS):
 		return nil, denied(pid, err)
 	case errors.Is(err, fs.ErrNotExist) && name == "":
-		return nil, endedError{fmt.Errorf("there is no process %d, or it is one of the kernel's", pid)}
+		return nil, fmt.Errorf("%w %d, or it is one of the kernel's", ErrEnded, pid)
 	case errors.Is(err, unix.ESRCH):
-		return nil, endedError{fmt.Errorf("process %d has ended", pid)}
+		return nil, fmt.Errorf("%w %d any more", ErrEnded, pid)
 	}
 	return nil, fmt.Errorf("process %d (%s): %w", pid, p.Name, err)
 }
