@@ -91,6 +91,9 @@ func (f *facts) lock(x *locks.Lock, waited time.Duration) error {
 	out.Text = fmt.Sprintf("%s wait for the lock %s (%s): %s, at %s%s", f.who(), x.Name, x.Kind, f.part(waited), at.text(), out.Span.text())
 	text, held, evidence, sure := f.holder(x)
 	out.Sure, out.Evidence = sure, append([]string{waitsOf(x)}, evidence...)
+	if x.Longest >= f.length/2 && x.Below == 0 {
+		out.Evidence = slices.Insert(out.Evidence, 0, "a wait of half the session or more: is it a deadlock, or a way out without Unlock?")
+	}
 	if text != "" {
 		out.Text += "; " + text
 		out.about = append(out.about, held)
