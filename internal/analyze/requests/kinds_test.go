@@ -2,6 +2,7 @@ package requests
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -141,10 +142,7 @@ func TestRequestsBirths(t *testing.T) {
 // them. Where each request starts another goroutine, which is as long, it is not known whose births have no sample, unless the
 // connection never ran between two requests.
 func TestRequestsStops(t *testing.T) {
-	for _, c := range []struct {
-		stops, low, high, others int
-		ran                      tachyon.Status // if the connection ran between two requests
-	}{{2 * 1000, 880, 1100, 0, tachyon.Moved}, {2 * 300, 48, 560, 0, tachyon.Moved}, {0, 880, 1100, 0, tachyon.Moved}, {0, 48, 1050, 1, tachyon.Moved}, {0, 48, 60, 1, 0}} {
+	for _, c := range []struct{ stops, low, high, others, ran int }{{2 * 1000, 880, 1100, 0, 1}, {2 * 300, 48, 560, 0, 1}, {0, 880, 1100, 0, 1}, {0, 48, 1050, 1, 1}, {0, 48, 60, 1, 0}} {
 		r := analyzetest.Record(t)
 		r.Goroutine(tachyon.Goroutine{ID: 7, CreatedBy: connectionStart, Last: analyzetest.OneSecond})
 		id := uint64(8)
@@ -161,7 +159,7 @@ func TestRequestsStops(t *testing.T) {
 				r.Goroutine(tachyon.Goroutine{ID: g.ID - 1, Parent: 7, CreatedBy: "main.handle", First: g.First, FirstWeight: 1000, Last: g.Last})
 			}
 		}
-		r.Add(7, analyzetest.OneSecond, c.ran, connIdle...)
+		r.Add(7, analyzetest.OneSecond, tachyon.Moved*tachyon.Status(c.ran), connIdle...)
 		if c.stops > 0 {
 			testenv.OK(t, r.W.WriteRecords(&tachyon.Records{Stops: &tachyon.Stops{Until: analyzetest.OneSecond, List: []tachyon.GoroutineStops{{ID: 7, N: uint64(c.stops)}}}}))
 		}
@@ -331,8 +329,11 @@ func TestReadsEndBeforeHandler(t *testing.T) {
 		}
 	}
 	r.Add(7, 40_000*n, 0, connIdle...)
-	out := testenv.Must(Find(r.Close(), Options{}))
+	s := r.Close()
+	out := testenv.Must(Find(s, Options{}))
 	testenv.FailIf(t, out.Seen != n || out.Low > n || out.High > n+n/5, "%+v", out.Number)
+	// A request may call a function again.
+	testenv.Same(t, "calls", testenv.Must(Find(s, Options{Func: regexp.MustCompile(`^main\.handle$`)})).Seen, 2*n)
 }
 
 // When the handler returns, the read is stopped. If the goroutine that reads has to wait for a core then, it lives longer

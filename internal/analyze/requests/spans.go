@@ -214,7 +214,7 @@ func (f *finder) leave(c *call, at uint64, dropped bool) {
 // a busy machine, that may be of a moment before. The goroutine that reads from the connection in
 // the background lives for one request.
 func (f *finder) stillIn(c *call, s *analyze.Sample, a uint32, served int32) bool {
-	if served == 0 || served != c.served || a != c.anchor {
+	if served == 0 || served != c.served || a != c.anchor || f.o.Func != nil || f.calledAs.List[a].kind != analyze.KindHTTP {
 		return false
 	}
 	r, x := f.list.At(c.request), &f.lives.all[served-1]
