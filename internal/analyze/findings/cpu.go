@@ -31,6 +31,8 @@ const (
 	// anyQueue is that from which on it matters whoever waits: a connection waits before its
 	// request begins.
 	anyQueue = 4
+	// queuePart is the least part of the session in which there is such a queue.
+	queuePart = 0.1
 	// collectedWeight puts it behind the garbage collector, if that has much of the CPU time.
 	collectedWeight = 0.5
 	// quotaShare is the share of the time in which the quota stopped the program.
@@ -80,7 +82,7 @@ func cpu(f *facts) error {
 			x.Text += fmt.Sprintf(" Other programs had the cores for %s of the time in which goroutines ran.", percent(float64(f.noCore)/float64(ran)))
 		}
 		f.add(x, at)
-	case f.byRequests() && !others && f.runnable+f.noCore >= time.Duration(anyQueue*cores)*f.length:
+	case f.byRequests() && !others && f.runnable+f.noCore >= time.Duration(anyQueue*cores)*f.length && f.queueStays(cores):
 		x.Cost, x.Share = f.runnable+f.noCore, min(1, float64(f.runnable+f.noCore)/float64(max(1, f.work)))
 		x.Text = fmt.Sprintf("The cores are the limit: goroutines wait for one for %s, %s of the time that was not idle; %s on average wait for %d cores.",
 			profile.DurationText(x.Cost), percent(x.Share), f.average(x.Cost), cores)
@@ -97,6 +99,28 @@ func cpu(f *facts) error {
 		f.add(x, at)
 	}
 	return nil
+}
+
+// queueStays reports whether goroutines wait for cores in queuePart of the session. When many wake up
+// together, as at its end, they do for a moment.
+func (f *facts) queueStays(cores int) bool {
+	var series []float32
+	for _, s := range f.spots {
+		if s.state == profile.Runnable || s.state == profile.NoCore {
+			series = profile.Plus(series, s.series)
+		}
+	}
+	all, parts := float32(0), 0
+	for _, v := range series {
+		all += v
+	}
+	average := float32(f.runnable+f.noCore) / float32(f.length)
+	for _, v := range series {
+		if v/all*average*float32(len(series)) >= float32(queueLength*cores) {
+			parts++
+		}
+	}
+	return float64(parts) >= queuePart*float64(len(series))
 }
 
 // cpuEvidence says where the CPU time is, and where goroutines waited for a core.
