@@ -13,17 +13,17 @@
 //
 // # Files
 //
-//   - find.go finds the layout of a version, the program's variables, and the lists of goroutines
-//     and Ps among them
+//   - find.go finds the layout of a version, and the lists of goroutines and Ps among the program's
+//     variables
 //   - functab.go reads the tables of functions and return addresses, and publishes them to a View
-//   - frames.go walks stacks, and has the places where the return address of an interrupted
-//     function can be
+//   - image.go finds the program's variables
+//   - frames.go walks stacks
 //   - view.go is the View
 //   - code.go reads the tables of one module
 //   - waitkind.go says what wait reasons mean
-//   - layout_gen.go is the table of offsets, by version of Go
-//   - layout.go has the names of the offsets, and statuses
 //   - leaf_amd64.go and leaf_arm64.go tell from machine code where the return address is, and what
 //     a call calls
+//   - layout_gen.go is the table of offsets, by version of Go
+//   - layout.go has the names of the offsets, statuses, and the places where a return address can be
 //   - godebug.go reads GODEBUG as the runtime does
 package goruntime

@@ -110,14 +110,3 @@ func (v *View) CodeWord(addr, lo, hi uintptr) uint64 {
 	}
 	return w
 }
-
-// LeafState says where the return address of an interrupted function is if the frame pointer
-// chain misses it: memmove and similar functions have no frame, and other functions have none
-// at their first and last instructions.
-type LeafState uint8
-
-const (
-	LeafFramed LeafState = iota // in the chain
-	LeafAtSP                    // at SP (or in LR)
-	LeafAtSP1                   // in the word after SP (or at SP)
-)
