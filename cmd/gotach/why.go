@@ -25,8 +25,8 @@ which command shows more. The most costly comes first, as a share of the time of
 any, else of the time of all goroutines that were not idle. A leak's share is its part of
 all goroutines.
 
-Kinds are leak, cpu, gc, lock, pool, peer, channel, straggler, serial, chatty, fsync, dns, tls,
-connect and sleep; idle and profile are no faults of the program. A healthy program has none. The
+Kinds are leak, cpu, gc, lock, pool, peer, channel, straggler, serial, compute, chatty, fsync, dns,
+tls, connect and sleep; idle and profile are no faults of the program. A healthy program has none. The
 first five findings begin gotach report. When each is told:
 ` + docs + `findings.md
 

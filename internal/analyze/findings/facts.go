@@ -77,6 +77,7 @@ type facts struct {
 	runnable    time.Duration
 	askedQueue  time.Duration // the parts of noCore and runnable in requests
 	hot, allocs map[place]time.Duration
+	computes    map[place]*computed      // by function of the program: what requests compute
 	entries     map[string]time.Duration // CPU time by the function that goroutines began with
 
 	sites  map[doing]*site
@@ -103,7 +104,7 @@ const (
 func newFacts(in Input) *facts {
 	f := &facts{
 		Input: in, p: in.Survey.Profile, length: in.Survey.Profile.Duration,
-		hot: map[place]time.Duration{}, allocs: map[place]time.Duration{}, entries: map[string]time.Duration{},
+		hot: map[place]time.Duration{}, allocs: map[place]time.Duration{}, computes: map[place]*computed{}, entries: map[string]time.Duration{},
 	}
 	if m := f.p.Metadata; m != nil {
 		f.session = m.Session
@@ -127,7 +128,9 @@ func newFacts(in Input) *facts {
 		}
 		key := spotKey{state: rec.State, op: spotOp(operation(rec), &of), wait: of.Wait, peer: of.Peer, itself: of.Itself}
 		if id, ok := own(rec.Stack); ok {
-			key.place = placeOf(&f.p.Frames[id])
+			if key.place = placeOf(&f.p.Frames[id]); of.Request && rec.CPU > 0 {
+				f.requestComputes(rec, key.place, id)
+			}
 		}
 		f.compute(rec, key.place)
 		f.site(rec, &of, key.place)

@@ -71,6 +71,7 @@ const (
 	Channel   = "channel"   // the consumer of a channel is slow
 	Straggler = "straggler" // a WaitGroup waits for its last goroutine
 	Serial    = "serial"    // one goroutine computes, and others could
+	Compute   = "compute"   // requests compute in one function
 	Chatty    = "chatty"    // many short waits at one place in each request
 	Fsync     = "fsync"
 	DNS       = "dns"
@@ -84,7 +85,7 @@ const (
 )
 
 // Kinds lists them.
-var Kinds = []string{Leak, CPU, Quota, Others, GC, Lock, Pool, Peer, Channel, Straggler, Serial, Chatty, Fsync, DNS, TLS, Connect, Exec, Sleep, Wait, Idle, Profile}
+var Kinds = []string{Leak, CPU, Quota, Others, GC, Lock, Pool, Peer, Channel, Straggler, Serial, Compute, Chatty, Fsync, DNS, TLS, Connect, Exec, Sleep, Wait, Idle, Profile}
 
 // Input is what is known of a profile.
 type Input struct {
@@ -105,7 +106,7 @@ func Of(in Input) ([]Finding, error) {
 		f.unknown()
 		return f.found, nil
 	}
-	for _, find := range []func(*facts) error{growing, cpu, collector, contended, pools, channels, stragglers, perRequest, chatty, sleeps, peers, serial, waits, idle, trust} {
+	for _, find := range []func(*facts) error{growing, cpu, collector, contended, pools, channels, stragglers, perRequest, chatty, sleeps, peers, serial, waits, idle, compute, trust} {
 		if err := find(f); err != nil {
 			return nil, err
 		}

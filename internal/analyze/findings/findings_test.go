@@ -279,7 +279,7 @@ func TestAnswers(t *testing.T) {
 
 // Connections that wait for a core before their request begins wait for it too.
 func TestQueueBeforeRequests(t *testing.T) {
-	for waiting, want := range map[uint64]string{9: "cpu main.hash", 7: "", 900: ""} {
+	for waiting, want := range map[uint64]string{9: "cpu main.hash", 7: "compute main.hash", 900: "compute main.hash"} {
 		r := analyzetest.Record(t)
 		for at := uint64(10_000); at < 4_000_000; at += 10_000 {
 			for id := range map[bool]uint64{true: waiting}[waiting < 100 || at <= 60_000] { // so many wake up once, together

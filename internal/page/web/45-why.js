@@ -4,7 +4,7 @@
 const why = {
 	most: 5, all: false,
 	// tables are where there is more about a kind, if its command does not say it.
-	tables: {leak: 'leaks', cpu: 'functions', quota: 'functions', others: 'functions', gc: 'functions', serial: 'functions', lock: 'locks', channel: 'locks', chatty: 'requests'},
+	tables: {leak: 'leaks', cpu: 'functions', quota: 'functions', others: 'functions', gc: 'functions', serial: 'functions', compute: 'functions', lock: 'locks', channel: 'locks', chatty: 'requests'},
 	range: null, // the findings are of this time
 
 	// list returns the findings: those of the selected range where a server finds them. A finding that is chosen may select a range itself.
