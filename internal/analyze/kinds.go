@@ -22,7 +22,7 @@ const fasthttpRouter = `^github\.com/(fasthttp/router|buaazp/fasthttprouter)\.\(
 // are middleware.
 var CallsHandler = regexp.MustCompile(`\.ServeHTTP$|^github\.com/gin-gonic/gin\.\(\*Context\)\.Next$|` +
 	`^github\.com/labstack/echo/v\d+\.\(\*Echo\)\.add\.func\d+$|` +
-	`^github\.com/gofiber/fiber/v\d+\.\(\*App\)\.(next|nextCustom|(h|\w+H)andler)$|` + fasthttpRouter)
+	`^github\.com/gofiber/fiber/v\d+\.\(\*App\)\.(next|nextCustom|(h|\w*[rR]equestH)andler)$|` + fasthttpRouter)
 
 // fasthttpOwn matches what fasthttp calls besides a handler.
 var fasthttpOwn = regexp.MustCompile(`^(bufio|bytes|context|errors|fmt|io|net|sync|time|crypto/tls|sync/atomic|runtime|internal/\S+|github\.com/valyala/\w+)\.`)
@@ -41,7 +41,7 @@ func FasthttpHandler(function string) bool {
 // RequestKinds are the functions whose invocations are requests if nothing else is said. The
 // outermost one in a stack counts.
 var RequestKinds = [KindCount]requestKind{
-	KindHTTP: {"HTTP", "HTTP handlers (ServeHTTP)", regexp.MustCompile(`\.ServeHTTP$|^github\.com/gofiber/fiber/v\d+\.\(\*App\)\.(h|\w+H)andler$|` + fasthttpRouter)},
+	KindHTTP: {"HTTP", "HTTP handlers (ServeHTTP)", regexp.MustCompile(`\.ServeHTTP$|^github\.com/gofiber/fiber/v\d+\.\(\*App\)\.(h|\w*[rR]equestH)andler$|` + fasthttpRouter)},
 	KindGRPC: {"gRPC", "gRPC handlers", regexp.MustCompile(`^google\.golang\.org/grpc\.\(\*Server\)\.process(Unary|Streaming|)RPC$`)},
 	// An HTTP handler is outside of it: see finder.handler.
 	KindConnect: {"Connect", "Connect handlers", regexp.MustCompile(`^(connectrpc\.com|github\.com/bufbuild)/connect(-go)?\.\(\*Handler\)\.ServeHTTP$`)},

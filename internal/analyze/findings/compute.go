@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,9 +36,9 @@ type computed struct {
 	inside map[string]time.Duration // by the function that it calls
 }
 
-// requestComputes adds the CPU time of a record of a request, whose innermost frame of the program is at a
-// place and has a number.
-func (f *facts) requestComputes(rec *profile.Record, at place, own uint32) {
+// addComputed adds the CPU time of a record of a request, whose innermost frame of the program is at
+// a place and has a number.
+func (f *facts) addComputed(rec *profile.Record, at place, own uint32) {
 	key := place{function: at.function, file: at.file}
 	c := f.computes[key]
 	if c == nil {
@@ -53,13 +54,14 @@ func (f *facts) requestComputes(rec *profile.Record, at place, own uint32) {
 	}
 }
 
-// compute says in which function requests compute for much of their time. That may be their work, so
-// it is a note, unless the function calls one of onceOnly.
-func compute(f *facts) error {
+// requestsCompute says in which function requests compute for much of their time. That may be their
+// work, so it is a note, unless the function calls one of onceOnly.
+func requestsCompute(f *facts) error {
 	if !f.byRequests() {
 		return nil
 	}
-	for at, c := range f.computes {
+	for _, at := range slices.SortedFunc(maps.Keys(f.computes), byPlace) {
+		c := f.computes[at]
 		called, inside := most(c.inside, strings.Compare)
 		if float64(inside) < insideShare*float64(c.cpu) {
 			called = ""

@@ -129,7 +129,7 @@ func newFacts(in Input) *facts {
 		key := spotKey{state: rec.State, op: spotOp(operation(rec), &of), wait: of.Wait, peer: of.Peer, itself: of.Itself}
 		if id, ok := own(rec.Stack); ok {
 			if key.place = placeOf(&f.p.Frames[id]); of.Request && rec.CPU > 0 {
-				f.requestComputes(rec, key.place, id)
+				f.addComputed(rec, key.place, id)
 			}
 		}
 		f.compute(rec, key.place)

@@ -106,7 +106,7 @@ func Of(in Input) ([]Finding, error) {
 		f.unknown()
 		return f.found, nil
 	}
-	for _, find := range []func(*facts) error{growing, cpu, collector, contended, pools, channels, stragglers, perRequest, chatty, sleeps, peers, serial, waits, idle, compute, trust} {
+	for _, find := range []func(*facts) error{growing, cpu, collector, contended, pools, channels, stragglers, perRequest, chatty, sleeps, peers, serial, waits, idle, requestsCompute, trust} {
 		if err := find(f); err != nil {
 			return nil, err
 		}

@@ -215,10 +215,10 @@ func recordDue(s *shared, g, entry uintptr, index, visits uint64) bool {
 	}
 	moved, looked := mem.Load64(entry+entryMoved*8), mem.Load64(entry+entryLooked*8)
 	age, before := s.now-moved, looked-min(moved, looked)
-	beat := restBeat + mem.Load64(uintptr(unsafe.Pointer(&s.beat)))
-	phase := index & (1<<restPhases - 1) << (beat - restPhases) // or all those that have rested since Start had theirs at the same tick
+	longest := restBeat + mem.Load64(uintptr(unsafe.Pointer(&s.beat)))
+	phase := index & (1<<restPhases - 1) << (longest - restPhases) // or all those that have rested since Start had theirs at the same tick
 	a, b := age/restFirst, before/restFirst
-	return a^b > a&b || (age+phase)>>beat != (before+phase)>>beat // a^b > a&b: their highest bits differ
+	return a^b > a&b || (age+phase)>>longest != (before+phase)>>longest // a^b > a&b: their highest bits differ
 }
 
 // sweepWords is the most words that sweep writes of a goroutine that rests, on average.
